@@ -1,0 +1,45 @@
+"""The three things that are never taken from the air: time, identity and chance."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def _encode(value: int, digits: int) -> str:
+    letters = []
+    for _ in range(digits):
+        letters.append(_CROCKFORD[value & 31])
+        value >>= 5
+    return "".join(reversed(letters))
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Clock, patience and randomness, passed to whatever needs them.
+
+    `now` is wall time in seconds since 1970 and is only ever recorded, never used for order.
+    `monotonic` measures this process's own patience. `entropy(n)` gives n random bytes.
+    `sleep` waits between retries.
+    """
+
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    entropy: Callable[[int], bytes] = os.urandom
+    sleep: Callable[[float], None] = time.sleep
+
+    def unique_id(self) -> str:
+        """A 26-letter id that sorts by creation time to the millisecond and never repeats."""
+        milliseconds = int(self.now() * 1000) & ((1 << 48) - 1)
+        return _encode(milliseconds, 10) + _encode(int.from_bytes(self.entropy(10), "big"), 16)
+
+    def nonce(self) -> str:
+        """Sixteen random hex digits that tell one attempt from every other."""
+        return self.entropy(8).hex()
+
+
+SYSTEM = Environment()
