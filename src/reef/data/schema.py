@@ -1,0 +1,93 @@
+"""The schema of a namespace: the kind of its ids and the type of each attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+import pyarrow as pa
+import xxhash
+
+from reef.data.types import AttributeType, parse_type
+from reef.errors import InvalidName, SchemaConflict
+
+STRING_IDS = "string"
+INTEGER_IDS = "uint64"
+ID_TYPES: dict[str, pa.DataType] = {STRING_IDS: pa.string(), INTEGER_IDS: pa.uint64()}
+LONGEST_ATTRIBUTE_NAME = 128
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Immutable. `id_kind` is "string", "uint64", or None until the first write decides."""
+
+    id_kind: str | None = None
+    attributes: Mapping[str, AttributeType] = field(default_factory=dict)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for equal schemas, in whatever order their attributes were added."""
+        return xxhash.xxh3_64_hexdigest(
+            msgspec.json.encode(
+                [self.id_kind, sorted((name, str(kind)) for name, kind in self.attributes.items())]
+            )
+        )
+
+    @property
+    def id_type(self) -> pa.DataType:
+        """The Arrow type of ids; strings while undecided."""
+        return ID_TYPES[self.id_kind or STRING_IDS]
+
+    def extended(
+        self, attributes: Mapping[str, AttributeType], id_kind: str | None = None
+    ) -> Schema:
+        """This schema with those attributes added, or `SchemaConflict` if one disagrees."""
+        if id_kind and self.id_kind and id_kind != self.id_kind:
+            raise SchemaConflict(f"ids of this namespace are {self.id_kind}, not {id_kind}")
+        added: dict[str, AttributeType] = {}
+        for name, kind in attributes.items():
+            known = self.attributes.get(name)
+            if known is None:
+                added[check_attribute_name(name)] = kind
+            elif known != kind:
+                raise SchemaConflict(f"attribute {name!r} is {known}, not {kind}")
+        if not added and (id_kind is None or id_kind == self.id_kind):
+            return self
+        return Schema(id_kind or self.id_kind, {**self.attributes, **added})
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "id": self.id_kind,
+            "attributes": {name: str(kind) for name, kind in self.attributes.items()},
+        }
+
+    @staticmethod
+    def from_dict(value: Mapping[str, object]) -> Schema:
+        """The inverse of `to_dict`."""
+        attributes = value.get("attributes") or {}
+        assert isinstance(attributes, Mapping)
+        kind = value.get("id")
+        return Schema(
+            str(kind) if kind is not None else None,
+            {str(name): parse_type(str(text)) for name, text in attributes.items()},
+        )
+
+
+def check_attribute_name(name: object) -> str:
+    """The name, or `InvalidName`. Any printable text of 1 to 128 bytes that is not "id"."""
+    if not isinstance(name, str):
+        raise InvalidName(f"an attribute name must be a string, not {type(name).__name__}")
+    if name == "id":
+        raise InvalidName('"id" names the document id and cannot be an attribute')
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidName(f"attribute name {name!r} is not valid Unicode") from None
+    if not 0 < length <= LONGEST_ATTRIBUTE_NAME or not name.isprintable():
+        raise InvalidName(
+            f"attribute name {name!r} must be 1 to {LONGEST_ATTRIBUTE_NAME} bytes of printable text"
+        )
+    return name
