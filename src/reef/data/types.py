@@ -1,9 +1,9 @@
 """Attribute types: what a document's attribute may hold, and how Arrow holds it.
 
-    bool  int64  float64  string  bytes  timestamp      scalars; timestamps are UTC, microseconds
-    list<T>                                             of one of the scalars
-    json                                                any nested value, kept as JSON text
-    vector<float32, N>  vector<float16, N>              N finite numbers
+bool  int64  float64  string  bytes  timestamp      scalars; timestamps are UTC, microseconds
+list<T>                                             of one of the scalars
+json                                                any nested value, kept as JSON text
+vector<float32, N>  vector<float16, N>              N finite numbers
 """
 
 from __future__ import annotations

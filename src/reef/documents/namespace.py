@@ -1,0 +1,333 @@
+"""A namespace, open for writing or for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from reef.data.filter import Expression
+from reef.documents.batches import make_batch
+from reef.documents.changes import Change, changes
+from reef.documents.load import load
+from reef.documents.reading import FrozenReading, Reading
+from reef.documents.status import Status, status_of
+from reef.errors import Backpressure, Closed, ConcurrentPublication, InvalidInput, ReadOnly
+from reef.lsm.batch import Condition, Receipt, WriteBatch
+from reef.lsm.collect import Collected, collect
+from reef.lsm.compact import Compacted, compact
+from reef.lsm.compaction import plan_compaction
+from reef.lsm.fold import Folded, fold_from_log, fold_from_memory
+from reef.lsm.history import view_at_generation, view_at_lsn, view_at_time
+from reef.lsm.large import as_segments, is_large
+from reef.lsm.rebuild import Rebuilt, rebuild
+from reef.lsm.repair import Repaired, repair
+from reef.lsm.tree import Tree
+from reef.lsm.verify import Report, verify
+from reef.lsm.view import View
+from reef.lsm.worker import Worker
+from reef.lsm.writer import Writer
+
+
+class Namespace(Reading):
+    """Documents under one name. Made by `Database.namespace`; safe to use from many threads.
+
+    Open for writing it is the namespace's one writer, sees its own writes at once, and (unless
+    `maintain` is off) folds and compacts by itself when thresholds are passed. Open for reading it
+    follows the bucket: what it shows is never older than `Options.staleness` seconds.
+    """
+
+    def __init__(self, name: str, tree: Tree, *, writable: bool, maintain: bool) -> None:
+        self.name = name
+        self._tree = tree
+        self._closed = False
+        self._writer: Writer | None = None
+        self._folder: Worker | None = None
+        self._compactor: Worker | None = None
+        self._looked = tree.environment.monotonic()
+        if not writable:
+            tree.recover()
+            return
+        self._writer = Writer(tree)
+        self._writer.open()
+        if maintain:
+            self._folder = Worker(f"reef-fold-{name}", self._fold_pass)
+            self._compactor = Worker(
+                f"reef-compact-{name}", self._compact_pass, tree.options.collect_seconds
+            )
+            self._wake_if_needed()
+
+    # Writing
+
+    def write(
+        self,
+        upserts: Any = None,
+        patches: Any = None,
+        deletes: Any = None,
+        *,
+        delete_where: Expression | str | None = None,
+        condition: Condition | None = None,
+        on_conflict: str = "refuse",
+        idempotency_key: str | None = None,
+    ) -> Receipt:
+        """Write one batch, atomically; when this returns it is durable in the bucket.
+
+        Upserts and patches are a list of dicts, a dict of columns, an Arrow table, or a pandas or
+        polars frame; deletes are ids. They apply in the order of the arguments; of several
+        operations of one sort on one id the last counts. A patch changes only the attributes it
+        names; of an id that is not there it has no effect and is counted as `missing`.
+
+        A condition is decided for every id against the state before the batch. If it fails for one,
+        the batch is refused with `ConditionFailed` and nothing is written; with
+        `on_conflict="skip"` the operations that hold are applied and the receipt lists the others.
+        A batch with an idempotency key that was used within the window is not written again: the
+        first receipt is returned.
+        """
+        writer = self._writer
+        if writer is None:
+            raise self._not_writable()
+        tree = self._tree
+        batch = make_batch(
+            tree.view.unfolded.schema,
+            tree.options,
+            upserts=upserts,
+            patches=patches,
+            deletes=deletes,
+            delete_where=delete_where,
+            condition=condition,
+            on_conflict=on_conflict,
+            idempotency_key=idempotency_key,
+        )
+        self._respect_backlog()
+        receipt = self._commit(writer, batch)
+        self._wake_if_needed()
+        return receipt
+
+    def _commit(self, writer: Writer, batch: WriteBatch) -> Receipt:
+        if is_large(batch, self._tree):
+            try:
+                return writer.commit(as_segments(batch, self._tree))
+            except ConcurrentPublication:
+                # The upload took so long that it was condemned; the log itself takes any batch.
+                pass
+        return writer.commit(batch)
+
+    def load(
+        self,
+        data: Any,
+        *,
+        idempotency_key: str | None = None,
+        truncate: bool = False,
+    ) -> Receipt:
+        """Bulk load rows (as `write` takes them, or an iterator of such) as segments and one log
+        record: atomic, whatever the size, in bounded memory. With `truncate` they replace
+        everything that was there. Works on any handle and does not disturb the live writer."""
+        self._check_open()
+        return load(self._tree, data, key=idempotency_key, truncate=truncate)
+
+    def _not_writable(self) -> Exception:
+        if self._closed:
+            return Closed(f"namespace {self.name!r} was closed")
+        return ReadOnly(f"namespace {self.name!r} is open for reading only")
+
+    def _respect_backlog(self) -> None:
+        options = self._tree.options
+        while True:
+            unfolded = self._tree.view.unfolded
+            if (
+                unfolded.nbytes < options.backlog_bytes
+                and unfolded.objects < options.backlog_objects
+            ):
+                return
+            folder = self._folder
+            if folder is not None and folder.alive:
+                folder.wake()
+                if folder.wait_for_pass(options.backlog_wait) and folder.failure is None:
+                    continue
+            because = f" ({folder.failure})" if folder is not None and folder.failure else ""
+            raise Backpressure(
+                f"{unfolded.objects} log objects with {unfolded.nbytes} bytes are not folded"
+                f" yet{because}; run index() or leave maintenance on"
+            )
+
+    # Upkeep
+
+    def _wake_if_needed(self) -> None:
+        folder = self._folder
+        if folder is None:
+            return
+        if self._tree.view.unfolded.is_ripe(self._tree.options):
+            folder.wake()
+
+    def _fold_pass(self) -> bool:
+        tree = self._tree
+        self._follow_root()
+        if tree.view.unfolded.is_ripe(tree.options):
+            fold_from_memory(tree)
+            if self._compactor is not None:
+                self._compactor.wake()
+            return True
+        return False
+
+    def _compact_pass(self) -> bool:
+        tree = self._tree
+        options = tree.options
+        segments = tree.head.manifest.segments
+        if plan_compaction(segments, fan_in=options.fan_in, most_inputs=options.most_inputs):
+            done = compact(tree)
+            self._follow_root()
+            return done is not None
+        manifest = tree.head.manifest
+        if manifest.superseded or manifest.folded:
+            collected = collect(tree, apply=True)
+            if collected.deleted:
+                self._follow_root()
+        return False
+
+    def _follow_root(self) -> None:
+        """Take in what others published, if they did."""
+        head = self._tree.register.head()
+        if head.slot > self._tree.head.slot:
+            self._tree.advance(head)
+
+    def index(self) -> Folded | None:
+        """Fold one stretch of the log into segments now. None when there was nothing to fold."""
+        self._check_open()
+        if self._writer is None:
+            folded = fold_from_log(self._tree)
+            self.refresh()
+            return folded
+        self._follow_root()
+        return fold_from_memory(self._tree)
+
+    def compact(self, *, full: bool = False) -> Compacted | None:
+        """Do one compaction now, or all into one run. None when the tree is in shape."""
+        self._check_open()
+        done = compact(self._tree, full=full)
+        self._follow_root()
+        return done
+
+    def gc(self, *, apply: bool = False) -> Collected:
+        """Find what nothing needs any more; delete what is due if `apply`."""
+        self._check_open()
+        collected = collect(self._tree, apply=apply)
+        self._follow_root()
+        return collected
+
+    def verify(self, *, deep: bool = False) -> Report:
+        """Check manifests, log and segments; with `deep` every block."""
+        self._check_open()
+        return verify(self._tree, deep=deep)
+
+    def repair(self, *, apply: bool = False) -> Repaired:
+        """Set damaged objects aside and make the namespace whole without them, if `apply`;
+        otherwise change nothing and report what would be done."""
+        self._check_open()
+        repaired = repair(self._tree, apply=apply)
+        if apply:
+            self._tree.recover()
+        return repaired
+
+    def rebuild(self) -> Rebuilt:
+        """Reconstruct all segments afresh from what the bucket holds."""
+        self._check_open()
+        rebuilt = rebuild(self._tree, name=self.name)
+        self._tree.recover()
+        return rebuilt
+
+    # Reading
+
+    def at(
+        self,
+        *,
+        generation: int | None = None,
+        lsn: int | None = None,
+        time: datetime | None = None,
+    ) -> FrozenReading:
+        """The state of a manifest generation, after a log slot, or at a moment."""
+        self._check_open()
+        given = [value for value in (generation, lsn, time) if value is not None]
+        if len(given) != 1:
+            raise InvalidInput("at() takes one of generation, lsn and time")
+        if generation is not None:
+            return FrozenReading(view_at_generation(self._tree, generation))
+        if lsn is not None:
+            return FrozenReading(view_at_lsn(self._tree, lsn))
+        assert time is not None
+        if time.tzinfo is None:
+            raise InvalidInput("time must have a time zone")
+        return FrozenReading(view_at_time(self._tree, time.timestamp()))
+
+    def changes(self, *, after: int = 0) -> Iterator[Change]:
+        """The operations committed after that LSN, in order, up to now. `PastRetention` if some
+        were collected; to follow, call again with the last LSN seen."""
+        self._check_open()
+        return changes(self._tree, after)
+
+    def refresh(self) -> None:
+        """Catch up with the bucket now. (A writer is always caught up with itself.)"""
+        self._check_open()
+        if self._writer is None:
+            began = self._tree.environment.monotonic()
+            self._tree.refresh()
+            self._looked = began
+
+    @property
+    def lsn(self) -> int:
+        """The newest log slot that reads reflect."""
+        return self._current().unfolded.next_lsn - 1
+
+    @property
+    def generation(self) -> int:
+        """The newest manifest generation known."""
+        return self._current().manifest.generation
+
+    def status(self) -> Status:
+        """The shape of the tree: levels, segments, unfolded log, epochs, what waits for GC."""
+        return status_of(self.name, self._current())
+
+    def _current(self) -> View:
+        if self._closed:
+            raise Closed(f"namespace {self.name!r} was closed")
+        if self._writer is None:
+            now = self._tree.environment.monotonic()
+            if now - self._looked > self._tree.options.staleness:
+                self.refresh()
+        return self._tree.view
+
+    def _renew(self) -> bool:
+        if self._writer is None:
+            self.refresh()
+        else:
+            self._follow_root()
+        return True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"namespace {self.name!r} was closed")
+
+    # Ending
+
+    def close(self) -> None:
+        """Stop the upkeep and refuse further calls. What was written is durable already."""
+        if self._closed:
+            return
+        if self._writer is not None:
+            self._writer.close()
+        for worker in (self._folder, self._compactor):
+            if worker is not None:
+                worker.stop()
+        self._closed = True
+        self._writer = None
+
+    def __enter__(self) -> Namespace:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

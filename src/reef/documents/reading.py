@@ -1,0 +1,193 @@
+"""The reading half of a namespace: what any holder of a state can do with it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from reef.data.filter import Expression
+from reef.data.ids import check_id
+from reef.data.rows import ID
+from reef.data.schema import STRING_IDS, Schema
+from reef.documents.batches import parsed_filter
+from reef.documents.scan import Scan
+from reef.errors import InvalidInput, ObjectNotFound, PastRetention
+from reef.lsm.view import View
+
+Id = str | int
+Result = TypeVar("Result")
+_ATTEMPTS = 4
+
+
+class Reading(ABC):
+    """Reads from the view that `_current` gives. Thread-safe."""
+
+    @abstractmethod
+    def _current(self) -> View:
+        """The state to read from now."""
+
+    @abstractmethod
+    def _renew(self) -> bool:
+        """Look at the bucket again after an object was gone; False if that cannot help."""
+
+    @property
+    def schema(self) -> Schema:
+        """The kind of ids and the attribute types known now."""
+        return self._current().schema
+
+    def get(self, id: Id, *, columns: Sequence[str] | None = None) -> dict[str, Any] | None:
+        """The document as a dict with its id under "id", or None if there is none.
+
+        Attributes it does not have are left out; with `columns`, so are the others.
+        """
+        view = self._current()
+        check_id(id, view.schema)
+        if columns is not None:
+            columns = _check_columns(columns, view.schema)
+        try:
+            return view.get(id, columns)
+        except ObjectNotFound:
+            return self._again(lambda renewed: renewed.get(id, columns))
+
+    def get_many(
+        self, ids: Sequence[Id], *, columns: Sequence[str] | None = None
+    ) -> list[dict[str, Any] | None]:
+        """The documents of these ids in their order, None for each that is not there."""
+        view = self._current()
+        ids = list(ids)
+        for id in ids:
+            check_id(id, view.schema)
+        if columns is not None:
+            columns = _check_columns(columns, view.schema)
+        try:
+            return view.get_many(ids, columns)
+        except ObjectNotFound:
+            return self._again(lambda renewed: renewed.get_many(ids, columns))
+
+    def scan(
+        self,
+        *,
+        start: Id | None = None,
+        stop: Id | None = None,
+        prefix: str | None = None,
+        columns: Sequence[str] | None = None,
+        filter: Expression | str | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> Scan:
+        """Documents with start <= id < stop (or of an id prefix) that the filter keeps, by id.
+
+        Strings are ordered by code point. Only what is needed is fetched: blocks in range, columns
+        asked for, groups whose statistics do not rule the filter out.
+        """
+        view = self._current()
+        schema = view.schema
+        expression = parsed_filter(filter, schema)
+        wanted = None if columns is None else tuple(_check_columns(columns, schema))
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise InvalidInput(f"limit must be a number from 0 on, not {limit!r}")
+        if prefix is not None:
+            if start is not None or stop is not None:
+                raise InvalidInput("a scan takes a prefix or start and stop, not both")
+            start, stop = _prefix_range(prefix, schema)
+        for bound in (start, stop):
+            if bound is not None:
+                check_id(bound, schema)
+
+        memory = view.pin()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            started = False
+            try:
+                for batch in view.scan(
+                    start=start,
+                    stop=stop,
+                    columns=wanted,
+                    filter=expression,
+                    reverse=reverse,
+                    memory=memory,
+                ):
+                    started = True
+                    yield batch
+                return
+            except ObjectNotFound as gone:
+                # Going on with another state would show a torn one.
+                if started or not self._renew():
+                    raise PastRetention(
+                        f"the state being scanned is no longer retained: {gone}"
+                    ) from None
+            yield from self._current().scan(
+                start=start, stop=stop, columns=wanted, filter=expression, reverse=reverse
+            )
+
+        return Scan(batches, schema, wanted, limit)
+
+    def count(self, filter: Expression | str | None = None) -> int:
+        """How many documents there are (that the filter keeps)."""
+        if filter is None:
+            view = self._current()
+            try:
+                return view.count()
+            except ObjectNotFound:
+                return self._again(lambda renewed: renewed.count())
+        return sum(batch.num_rows for batch in self.scan(columns=(ID,), filter=filter))
+
+    def _again(self, read: Callable[[View], Result]) -> Result:
+        """A read that met a collected object, on newer states."""
+        for _ in range(_ATTEMPTS):
+            if not self._renew():
+                break
+            try:
+                return read(self._current())
+            except ObjectNotFound:
+                continue
+        raise PastRetention("the state being read is no longer retained")
+
+
+def _check_columns(columns: Sequence[str], schema: Schema) -> Sequence[str]:
+    if isinstance(columns, str):
+        raise InvalidInput("columns must be a list of attribute names, not one string")
+    for name in columns:
+        if name != ID and name not in schema.attributes:
+            raise InvalidInput(f"there is no attribute {name!r} in the schema")
+    return columns
+
+
+def _prefix_range(prefix: str, schema: Schema) -> tuple[str, str | None]:
+    if schema.id_kind not in (STRING_IDS, None) or not isinstance(prefix, str):
+        raise InvalidInput("a prefix scan needs ids that are strings")
+    bound = prefix
+    while bound:
+        following = ord(bound[-1]) + 1
+        if following == 0xD800:
+            following = 0xE000
+        if following <= 0x10FFFF:
+            return prefix, bound[:-1] + chr(following)
+        bound = bound[:-1]
+    return prefix, None
+
+
+class FrozenReading(Reading):
+    """A state of the past. It does not move; it ends when its retention does."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    @property
+    def lsn(self) -> int:
+        """The newest log slot that this state reflects."""
+        return self._view.unfolded.next_lsn - 1
+
+    @property
+    def generation(self) -> int:
+        """The manifest generation that this state is read through."""
+        return self._view.manifest.generation
+
+    def _current(self) -> View:
+        return self._view
+
+    def _renew(self) -> bool:
+        return False

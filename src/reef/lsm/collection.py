@@ -1,0 +1,152 @@
+"""What to delete: a pure plan over a manifest and a listing of the bucket.
+
+Time here is the bucket's own: the modification times that it stamps on objects, and `now` taken
+from the same clock. A generation's moment is when its object appeared; what it superseded stays
+until the retention and the grace period have both passed since then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reef.log import Log
+from reef.lsm.reachability import reachable_segments
+from reef.manifest import Manifest, Register
+from reef.segment import SegmentInfo
+from reef.segment.info import birth_of
+from reef.store.contract import ObjectInfo
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """An object that nothing needs, why, and from when on it may be deleted."""
+
+    key: str
+    size: int
+    reason: str
+    due: float
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A plan. `due` may go now, `waiting` later; `orphans` need the floor raised first.
+
+    What generations through `forgotten` superseded is due, and `orphan_floor` is the birth
+    generation below which unnamed segments are condemned.
+    """
+
+    due: tuple[Doomed, ...]
+    waiting: tuple[Doomed, ...]
+    orphans: tuple[Doomed, ...]
+    forgotten: int
+    orphan_floor: int
+
+    @property
+    def bytes(self) -> int:
+        """How much room the objects that may go now take."""
+        return sum(doomed.size for doomed in (*self.due, *self.orphans))
+
+
+def plan_collection(
+    manifest: Manifest,
+    objects: Sequence[ObjectInfo],
+    ingests: Iterable[SegmentInfo],
+    now: float,
+) -> Collection:
+    """Sort every object that nothing needs into those due, those waiting, and orphans."""
+    settings = manifest.settings
+    patience = max(settings.retention, settings.grace)
+    moment = _moments(objects, now)
+    listed = {info.key: info for info in objects}
+    doomed: list[Doomed] = []
+
+    def doom(info: ObjectInfo, reason: str, since: float) -> None:
+        doomed.append(Doomed(info.key, info.size, reason, since + patience))
+
+    for gone in manifest.superseded:
+        info = listed.get(gone.key)
+        if info is not None:
+            reason = f"superseded by generation {gone.generation}"
+            doom(info, reason, moment(gone.generation))
+    spans = sorted(manifest.folded, key=lambda span: span.first)
+    starts = [span.first for span in spans]
+    for info in objects:
+        lsn = Log.lsn_of(info.key)
+        generation = Register.generation_of(info.key)
+        if lsn is not None and lsn < manifest.wal_floor:
+            place = bisect_left(starts, lsn + 1) - 1
+            if place >= 0 and lsn <= spans[place].last:
+                since = moment(spans[place].generation)
+                doom(info, f"folded by generation {spans[place].generation}", since)
+            else:
+                doom(info, "a log slot below the floor", info.modified)
+        elif generation is not None and generation < manifest.generation:
+            doom(info, "an old generation", moment(generation + 1))
+    orphans, young, floor = _orphans(manifest, objects, ingests, now)
+    return Collection(
+        tuple(item for item in doomed if item.due <= now),
+        tuple(item for item in doomed if item.due > now) + young,
+        orphans,
+        moment.latest_before(now - patience),
+        floor,
+    )
+
+
+def _orphans(
+    manifest: Manifest, objects: Sequence[ObjectInfo], ingests: Iterable[SegmentInfo], now: float
+) -> tuple[tuple[Doomed, ...], tuple[Doomed, ...], int]:
+    """Unnamed segments: those to condemn, those still too young, and the floor that condemns.
+
+    The floor stays at or below the birth of every young one: a job that is still uploading
+    is left alone, however long it takes.
+    """
+    named = reachable_segments(manifest, ingests)
+    unnamed = []
+    for info in objects:
+        birth = birth_of(info.key)
+        if birth is not None and info.key not in named:
+            due = info.modified + manifest.settings.grace
+            unnamed.append((birth, Doomed(info.key, info.size, "an orphan", due)))
+    young = [birth for birth, doomed in unnamed if doomed.due > now]
+    ripe = [birth for birth, doomed in unnamed if doomed.due <= now]
+    floor = manifest.orphan_floor
+    if ripe:
+        floor = max(floor, min([max(ripe) + 1, *young]))
+    condemned = tuple(d for birth, d in unnamed if birth < floor and d.due <= now)
+    waiting = tuple(d for birth, d in unnamed if not (birth < floor and d.due <= now))
+    return condemned, waiting, floor
+
+
+def _moments(objects: Sequence[ObjectInfo], now: float) -> _Moments:
+    times: dict[int, float] = {}
+    for info in objects:
+        generation = Register.generation_of(info.key)
+        if generation is not None:
+            times[generation] = info.modified
+    return _Moments(times, now)
+
+
+class _Moments:
+    """When generations appeared. One that is gone counts as the next one that is there."""
+
+    def __init__(self, times: Mapping[int, float], now: float) -> None:
+        self._generations = sorted(times)
+        self._times = times
+        self._now = now
+
+    def __call__(self, generation: int) -> float:
+        place = bisect_left(self._generations, generation)
+        if place == len(self._generations):
+            return self._now
+        return self._times[self._generations[place]]
+
+    def latest_before(self, bound: float) -> int:
+        """The newest generation such that it and all before it appeared by then."""
+        latest = 0
+        for generation in self._generations:
+            if self._times[generation] > bound:
+                break
+            latest = generation
+        return latest

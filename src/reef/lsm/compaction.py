@@ -1,0 +1,74 @@
+"""What to compact: a pure plan over the segment list, size-tiered.
+
+Runs are grouped into levels; a fold makes a run of level 0. A level is compacted when the smallest
+of its runs, `fan_in` of them at least, together reach the level's threshold: they become one run
+of the next level. The threshold grows by `fan_in` a level, so a row is rewritten about once a
+level. When small runs pile up to `most_inputs` they are merged within their level, which
+keeps the number of runs that a read must look at bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reef.segment import SegmentInfo
+
+FIRST_THRESHOLD = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """Merge these segments, which are whole runs, into one run of that level."""
+
+    inputs: tuple[SegmentInfo, ...]
+    level: int
+
+
+def runs_by_level(segments: Iterable[SegmentInfo]) -> dict[int, list[list[SegmentInfo]]]:
+    """The segments of each run, by level."""
+    runs: dict[tuple[int, str], list[SegmentInfo]] = {}
+    for info in segments:
+        runs.setdefault((info.level, f"{info.run}@{info.lsn}"), []).append(info)
+    levels: dict[int, list[list[SegmentInfo]]] = {}
+    for (level, _), run in sorted(runs.items()):
+        levels.setdefault(level, []).append(run)
+    return levels
+
+
+def plan_compaction(
+    segments: Sequence[SegmentInfo],
+    *,
+    fan_in: int,
+    most_inputs: int,
+    first_threshold: int = FIRST_THRESHOLD,
+) -> Compaction | None:
+    """The next compaction that is worth doing, the lowest level first; None when in shape."""
+    for level, runs in runs_by_level(segments).items():
+        if len(runs) < fan_in:
+            continue
+        threshold = first_threshold * fan_in**level
+        picked: list[list[SegmentInfo]] = []
+        size = 0
+        for run in sorted(runs, key=_size):
+            picked.append(run)
+            size += _size(run)
+            if len(picked) >= most_inputs or (len(picked) >= fan_in and size >= threshold):
+                break
+        if size >= threshold or len(picked) >= most_inputs:
+            inputs = tuple(info for run in picked for info in run)
+            return Compaction(inputs, level + 1 if size >= threshold else level)
+    return None
+
+
+def plan_full_compaction(segments: Sequence[SegmentInfo]) -> Compaction | None:
+    """Everything into one run; None when it is one already, without tombstones."""
+    levels = runs_by_level(segments)
+    runs = [run for level in levels.values() for run in level]
+    if not runs or (len(runs) == 1 and not any(info.tombstones for info in runs[0])):
+        return None
+    return Compaction(tuple(segments), max(max(levels), 1))
+
+
+def _size(run: Sequence[SegmentInfo]) -> int:
+    return sum(info.size for info in run)

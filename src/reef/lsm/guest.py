@@ -1,0 +1,60 @@
+"""Appending to the log without being its writer: bulk loads and collectors do.
+
+A guest takes the next slot like anybody, under the epoch it found, and fences nobody: the
+writer that meets the entry in its slot applies it and goes on to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reef.errors import ConcurrentPublication
+from reef.log import BatchHeader, LogHeader
+from reef.lsm.reachability import is_retained_slot
+from reef.lsm.tree import Tree
+from reef.lsm.view import View
+from reef.store.contract import Buffer
+
+Records = tuple[Sequence[BatchHeader], Sequence[Sequence[Buffer]]]
+
+
+def append_as_guest(tree: Tree, decide: Callable[[View], Records | None]) -> View:
+    """Append what `decide` makes of the newest state, and return the state that has it.
+
+    `decide` sees everything that comes before the slot, and is asked again when another append
+    came first. It returns None, or raises, to let it be. Nothing is appended then.
+    """
+    with tree.lock:
+        tree.refresh()
+        while True:
+            decided = decide(tree.view)
+            if decided is None:
+                return tree.view
+            batches, records = decided
+            unfolded = tree.view.unfolded
+            header = LogHeader(
+                lsn=unfolded.next_lsn,
+                writer=tree.identity,
+                epoch=unfolded.epoch,
+                nonce=tree.environment.nonce(),
+                created_at=tree.environment.now(),
+                guest=True,
+                skips=tree.discarded,
+                batches=tuple(batches),
+            )
+            began = tree.head.confirmed
+            holder = tree.log.append(header, records)
+            if holder is None:
+                settings = tree.head.manifest.settings
+                if tree.environment.monotonic() - began >= settings.standing:
+                    # As a writer does: a slot that was collected meanwhile can be won again.
+                    manifest = tree.register.head().manifest
+                    if not is_retained_slot(manifest, header.lsn):
+                        raise ConcurrentPublication(
+                            f"slot {header.lsn} was folded and collected before it was appended to"
+                        )
+                holder = tree.log.read(header.lsn)
+                tree.discarded = ()
+                tree.apply(holder)
+                return tree.view
+            tree.apply(holder)

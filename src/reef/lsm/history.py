@@ -1,0 +1,100 @@
+"""Time travel: the state as of a generation, a log slot, or a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reef.errors import InvalidInput, ObjectNotFound, PastRetention
+from reef.log import LogEntry, LogTail
+from reef.log.tail import MissingSlot
+from reef.lsm.reachability import first_retained_slot
+from reef.lsm.tree import Tree, unfolded_above
+from reef.lsm.view import View
+from reef.manifest import Manifest
+
+
+def view_at_generation(tree: Tree, generation: int) -> View:
+    """What that generation's segments hold: every slot through its `last_applied_lsn`."""
+    newest = tree.register.head().manifest
+    if generation > newest.generation or generation < 1:
+        raise InvalidInput(
+            f"there is no generation {generation}; the newest is {newest.generation}"
+        )
+    try:
+        manifest = tree.register.read_generation(generation)
+    except ObjectNotFound:
+        raise PastRetention(f"generation {generation} is no longer retained") from None
+    return View(manifest, unfolded_above(manifest), tree.reader_of, tree.store)
+
+
+def view_at_lsn(tree: Tree, lsn: int) -> View:
+    """The state after slot `lsn`, and nothing later."""
+    if lsn < 0:
+        raise InvalidInput(f"there is no LSN {lsn}")
+    view = _replayed(
+        tree,
+        lambda manifest: manifest.last_applied_lsn <= lsn,
+        lambda entry: entry.lsn <= lsn,
+        f"LSN {lsn}",
+        lsn,
+    )
+    if view.unfolded.next_lsn <= lsn:
+        raise InvalidInput(
+            f"LSN {lsn} is not written yet; the newest is {view.unfolded.next_lsn - 1}"
+        )
+    return view
+
+
+def view_at_time(tree: Tree, moment: float) -> View:
+    """The state at a moment, by the clocks that writers recorded."""
+    return _replayed(
+        tree,
+        lambda manifest: manifest.created_at <= moment,
+        lambda entry: entry.header.created_at <= moment,
+        "that moment",
+        None,
+    )
+
+
+def _replayed(
+    tree: Tree,
+    early_enough: Callable[[Manifest], bool],
+    included: Callable[[LogEntry], bool],
+    name: str,
+    last: int | None,
+) -> View:
+    head = tree.register.head().manifest
+    manifest = head if early_enough(head) else _newest(tree, early_enough)
+    if manifest is None:
+        raise PastRetention(f"{name} is before anything that is still retained")
+    unfolded = unfolded_above(manifest)
+    if unfolded.next_lsn < first_retained_slot(head):
+        raise PastRetention(f"the log up to {name} is no longer retained")
+    try:
+        for entry in LogTail(tree.log, unfolded.next_lsn, last):
+            if not included(entry):
+                break
+            unfolded.apply(entry)
+    except MissingSlot:
+        raise PastRetention(f"the log up to {name} is no longer retained") from None
+    return View(manifest, unfolded, tree.reader_of, tree.store)
+
+
+def _newest(tree: Tree, early_enough: Callable[[Manifest], bool]) -> Manifest | None:
+    """The newest retained generation that is early enough, by bisection."""
+    generations = [generation for generation, _ in tree.register.generations()]
+    best: Manifest | None = None
+    low, high = 0, len(generations)
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            manifest = tree.register.read_generation(generations[middle])
+        except ObjectNotFound:
+            low = middle + 1
+            continue
+        if early_enough(manifest):
+            best = manifest
+            low = middle + 1
+        else:
+            high = middle
+    return best

@@ -1,0 +1,201 @@
+"""Rebuilding: all derived state made anew from what the bucket holds.
+
+With manifests, from the newest generation that is whole and the log since: everything becomes one
+fresh run, and reads the same as before. Without any, from the segments and log objects that are
+left: see `reef.lsm.remains`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+
+from reef.data.schema import Schema
+from reef.errors import ConcurrentPublication, Corruption
+from reef.lsm.health import Health, Unreadable, examine, needs
+from reef.lsm.merge import merge
+from reef.lsm.remains import Remains, gather_remains
+from reef.lsm.restore import Restored, find_base, restore
+from reef.lsm.tree import Tree
+from reef.lsm.upload import check_not_condemned, upload_segments
+from reef.lsm.view import runs_of
+from reef.lsm.window import WINDOW_SCHEMA
+from reef.manifest import LogSpan, Manifest, Settings, Superseded
+from reef.manifest.register import Head
+from reef.segment import SegmentInfo
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a rebuild made, out of what. `base` is the generation that it started from, 0 if there
+    was none; `unused` says what could not be used and why, and what could not be decided."""
+
+    generation: int
+    base: int
+    rows: int
+    segments: int
+    source_segments: int
+    log_slots: int
+    actions: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+def rebuild(tree: Tree, *, name: str = "") -> Rebuilt:
+    """Make all segments anew and publish them.
+
+    Raises `Corruption` when the manifests can be read but no generation of them is whole, or the
+    log since then is not: `repair` first. `name` is the namespace's, wanted when no manifest is
+    left to say it.
+    """
+    try:
+        health = examine(tree, deep=True)
+    except Unreadable:
+        return _from_remains(tree, name or tree.store.url.partition("?")[0].rpartition("/")[2])
+    return _from_generation(tree, health)
+
+
+def _from_generation(tree: Tree, health: Health) -> Rebuilt:
+    seen = health.head.manifest
+    log = health.log
+    for problem in (log.stop, *log.damaged.values()):
+        if problem is not None and not log.last_is_damaged:
+            raise Corruption(problem.key, f"{problem.meaning}; repair the log first")
+    broken = [info for info in log.unfolded.ingests if not health.is_sound([info])]
+    base = find_base(health)
+    if base is None or broken:
+        first = broken[0] if broken else next(i for i in needs(seen) if health.segments[i.key])
+        reason = health.segments[first.key][0].meaning
+        raise Corruption(first.key, f"{reason}; no generation is whole without it, repair first")
+    last = log.next_lsn - 1 - log.last_is_damaged
+    birth = health.head.slot
+    restored = restore(tree, base, last, birth, {})
+    rows, window = _rewritten(tree, restored, birth)
+
+    def edit(newest: Manifest) -> Manifest:
+        before = (seen.segments, seen.window, seen.wal_floor)
+        if before != (newest.segments, newest.window, newest.wal_floor):
+            raise ConcurrentPublication("the tree was changed while it was rebuilt; try again")
+        check_not_condemned(newest.orphan_floor, (*rows, *window))
+        schema = newest.parsed_schema().extended(
+            restored.schema.attributes, restored.schema.id_kind
+        )
+        folded = newest.folded
+        if last >= newest.wal_floor:
+            folded = (*folded, LogSpan(newest.wal_floor, last, newest.generation))
+        gone = [Superseded(info.key, newest.generation) for info in needs(newest)]
+        ingested = [Superseded(info.key, newest.generation) for info in log.unfolded.ingests]
+        return msgspec.structs.replace(
+            newest.with_schema(schema),
+            # Compactors at work are superseded, as their inputs are.
+            compactor_epoch=newest.compactor_epoch + 1,
+            segments=tuple(rows),
+            window=tuple(window),
+            wal_floor=last + 1,
+            last_applied_lsn=last,
+            orphan_floor=max(newest.orphan_floor, restored.orphan_floor),
+            superseded=(*newest.superseded, *gone, *ingested),
+            folded=folded,
+        )
+
+    head = tree.register.publish(edit)
+    tree.store.delete_many([info.key for info in restored.fresh])
+    return _report(
+        head,
+        base.generation,
+        rows,
+        len(restored.segments) - sum(info in restored.fresh for info in restored.segments),
+        last - base.wal_floor + 1,
+        (f"rebuilt from generation {base.generation} and log slots {base.wal_floor} to {last}",),
+        (),
+    )
+
+
+def _from_remains(tree: Tree, name: str) -> Rebuilt:
+    remains = gather_remains(tree)
+    birth = remains.generation
+    rows = _upload(tree, remains.rows(), remains.schema, birth, 1)
+    window = _upload(tree, remains.window_rows(), WINDOW_SCHEMA, birth, 0)
+    manifest = Manifest(
+        generation=birth + 1,
+        namespace=name,
+        created_at=tree.environment.now(),
+        publisher=tree.identity,
+        nonce=tree.environment.nonce(),
+        settings=Settings(),
+        writer_epoch=remains.epoch,
+        wal_floor=remains.last_lsn + 1,
+        last_applied_lsn=remains.last_lsn,
+        segments=tuple(rows),
+        window=tuple(window),
+        # Nothing that was under way before is let in any more.
+        orphan_floor=birth + 1,
+        superseded=tuple(Superseded(key, birth + 1) for key in remains.keys),
+        folded=_spans(remains, birth + 1),
+    ).with_schema(remains.schema)
+    head = tree.register.create(manifest)
+    return _report(
+        head,
+        0,
+        rows,
+        len(remains.segments),
+        remains.log_slots,
+        (f"rebuilt from the objects alone, as generation {birth + 1}, with default settings",),
+        tuple(remains.unused),
+    )
+
+
+def _spans(remains: Remains, generation: int) -> tuple[LogSpan, ...]:
+    if remains.first_lsn > remains.last_lsn:
+        return ()
+    return (LogSpan(remains.first_lsn, remains.last_lsn, generation),)
+
+
+def _rewritten(
+    tree: Tree, restored: Restored, birth: int
+) -> tuple[list[SegmentInfo], list[SegmentInfo]]:
+    runs = runs_of(restored.segments, tree.reader_of)
+    rows = merge([run.rows() for run in runs])
+    windows = runs_of(restored.window, tree.reader_of)
+    window = merge([run.rows() for run in windows])
+    return (
+        _upload(tree, rows, restored.schema, birth, 1),
+        _upload(tree, window, WINDOW_SCHEMA, birth, 0),
+    )
+
+
+def _upload(
+    tree: Tree, rows: Iterator[pa.RecordBatch], schema: Schema, birth: int, level: int
+) -> list[SegmentInfo]:
+    return upload_segments(
+        rows,
+        schema,
+        store=tree.store,
+        environment=tree.environment,
+        birth=birth,
+        level=level,
+        target_bytes=tree.options.segment_bytes,
+    )
+
+
+def _report(
+    head: Head,
+    base: int,
+    rows: Sequence[SegmentInfo],
+    sources: int,
+    slots: int,
+    actions: tuple[str, ...],
+    unused: tuple[str, ...],
+) -> Rebuilt:
+    return Rebuilt(
+        head.manifest.generation,
+        base,
+        sum(info.rows for info in rows),
+        len(rows),
+        sources,
+        slots,
+        actions,
+        unused,
+    )

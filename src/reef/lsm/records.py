@@ -1,0 +1,116 @@
+"""What the tree writes into log records.
+
+    rows:     tag u8 = 1 | 7 zero bytes | schema length u64 | Arrow schema | Arrow record batch
+    ingest:   tag u8 = 2 | JSON of Ingest
+    condemn:  tag u8 = 3 | JSON of Condemn
+
+The rows of all records of a log object, in order, are the operations of its batches. The Arrow
+messages start at multiples of eight within the record.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from reef.errors import Corruption
+from reef.log.codec import LogEntry
+from reef.log.log import Log
+from reef.segment.info import SegmentInfo
+from reef.store.contract import Buffer
+
+_ROWS, _INGEST, _CONDEMN = 1, 2, 3
+_ROWS_HEAD = struct.Struct("<B7xQ")
+
+
+class Ingest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Finished segments that become visible with this record's slot, as one write.
+
+    With `truncate` everything written before the slot is gone from it on.
+    """
+
+    segments: tuple[SegmentInfo, ...]
+    schema: dict[str, object] = {}
+    truncate: bool = False
+
+
+class Condemn(msgspec.Struct, frozen=True):
+    """No segment born before `orphan_floor` may be ingested from this slot on."""
+
+    orphan_floor: int
+
+
+Record: TypeAlias = "pa.RecordBatch | Ingest | Condemn"
+
+
+_messages: tuple[tuple[pa.Schema, bytes], ...] = ()
+_MOST_MESSAGES = 8
+
+
+def _schema_message(schema: pa.Schema) -> bytes:
+    # A few recent ones, compared: hashing a schema costs forty times as much as comparing it.
+    global _messages
+    for known, message in _messages:
+        if known.equals(schema, check_metadata=True):
+            return message
+    fresh: bytes = schema.serialize().to_pybytes()
+    _messages = ((schema, fresh), *_messages[: _MOST_MESSAGES - 1])
+    return fresh
+
+
+@lru_cache(maxsize=256)
+def _schema_of(message: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(message))
+
+
+def encode_rows(batch: pa.RecordBatch) -> tuple[list[Buffer], pa.RecordBatch]:
+    """A record of rows, in parts, and the same rows as they stand in it.
+
+    Those share no memory with the batch, which may be a view of an array that its owner goes
+    on to change: what is read and folded later is what was written, whatever happens to it.
+    """
+    schema = batch.schema
+    message = _schema_message(schema)
+    body = batch.serialize()
+    parts: list[Buffer] = [_ROWS_HEAD.pack(_ROWS, len(message)), message, memoryview(body)]
+    return parts, pa.ipc.read_record_batch(body, schema)
+
+
+def encode_ingest(ingest: Ingest) -> list[Buffer]:
+    """A record that names finished segments."""
+    return [bytes([_INGEST]) + msgspec.json.encode(ingest)]
+
+
+def encode_condemn(condemn: Condemn) -> list[Buffer]:
+    """A record that raises the orphan floor."""
+    return [bytes([_CONDEMN]) + msgspec.json.encode(condemn)]
+
+
+def decode_record(record: memoryview) -> Record:
+    """What a record holds. Its checksum was checked, so a failure is a format that is not ours."""
+    tag = record[0] if len(record) else 0
+    if tag == _ROWS:
+        _, length = _ROWS_HEAD.unpack_from(record)
+        start = _ROWS_HEAD.size + length
+        schema = _schema_of(bytes(record[_ROWS_HEAD.size : start]))
+        buffer = pa.py_buffer(record[start:])
+        if buffer.address % 8:
+            buffer = pa.py_buffer(bytes(buffer))
+        return pa.ipc.read_record_batch(buffer, schema)
+    if tag == _INGEST:
+        return msgspec.json.decode(record[1:], type=Ingest)
+    if tag == _CONDEMN:
+        return msgspec.json.decode(record[1:], type=Condemn)
+    raise ValueError(f"a record of unknown kind {tag}")
+
+
+def records_of(entry: LogEntry) -> list[Record]:
+    """All records of a log entry, or `Corruption`."""
+    try:
+        return [decode_record(record) for record in entry.records]
+    except (ValueError, struct.error, msgspec.DecodeError, pa.ArrowException, OSError) as error:
+        raise Corruption(Log.key(entry.lsn), f"a record cannot be read ({error})") from None

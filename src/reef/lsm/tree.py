@@ -1,0 +1,162 @@
+"""A tree as one process sees it: the newest manifest it knows, and the unfolded log above it.
+
+Recovery (and every refresh) is one way: take the newest manifest, replay the log from its floor.
+"""
+
+from __future__ import annotations
+
+from threading import RLock
+
+from reef.environment import Environment
+from reef.log import Log, LogEntry, LogTail
+from reef.log.tail import MissingSlot
+from reef.lsm.options import Options
+from reef.lsm.records import Record
+from reef.lsm.unfolded import Unfolded
+from reef.lsm.view import View
+from reef.manifest import Manifest, Register
+from reef.manifest.register import Head
+from reef.segment import BlockCache, SegmentInfo, SegmentReader
+from reef.store.contract import Store
+
+
+class Tree:
+    """Access to one namespace's objects, and the state that was last read of them.
+
+    `store` is the bucket below the namespace's prefix. `identity` tells this process's
+    appends and publications from everybody else's. The lock guards the state; `view` may be
+    taken at any time without it, and stays consistent whatever happens afterwards.
+    """
+
+    def __init__(
+        self, store: Store, environment: Environment, options: Options, cache: BlockCache
+    ) -> None:
+        self.store = store
+        self.environment = environment
+        self.options = options
+        self.cache = cache
+        self.identity = environment.unique_id()
+        self.register = Register(store, environment, self.identity)
+        self.log = Log(store, environment)
+        self.lock = RLock()
+        self.discarded: tuple[int, ...] = ()
+        self._readers: dict[tuple[str, int], SegmentReader] = {}
+        self._head: Head | None = None
+        self._view: View | None = None
+
+    @property
+    def head(self) -> Head:
+        """The newest manifest known to this process."""
+        assert self._head is not None
+        return self._head
+
+    @property
+    def view(self) -> View:
+        """The state known to this process."""
+        assert self._view is not None
+        return self._view
+
+    def reader_of(self, info: SegmentInfo) -> SegmentReader:
+        """The reader of a segment; always the same one while some view may use it."""
+        identity = (info.id, info.lsn)
+        reader = self._readers.get(identity)
+        if reader is None:
+            reader = SegmentReader(self.store, info.key, info, self.cache)
+            reader = self._readers.setdefault(identity, reader)
+        return reader
+
+    def recover(self, head: Head | None = None) -> None:
+        """Read the whole state anew from the bucket."""
+        with self.lock:
+            head = head or self.register.head()
+            while True:
+                try:
+                    unfolded = unfolded_above(head.manifest)
+                    self._replay(unfolded)
+                    break
+                except MissingSlot as gap:
+                    head = self._past(gap)
+            self.install(head, unfolded)
+
+    def refresh(self) -> None:
+        """Catch up with the bucket: a newer manifest, and what was appended to the log."""
+        if self._view is None or self.discarded:
+            # A slot that was passed over must be skipped by the entry behind it, or else it is
+            # one that was damaged only on its way here.
+            self.recover()
+            return
+        with self.lock:
+            head = self.register.head()
+            if head.manifest.generation < self.head.manifest.generation:
+                head = self.head
+            while True:
+                try:
+                    unfolded = self._caught_up(head.manifest)
+                    self._replay(unfolded)
+                    break
+                except MissingSlot as gap:
+                    head = self._past(gap)
+            self.install(head, unfolded)
+
+    def _caught_up(self, manifest: Manifest) -> Unfolded:
+        current = self.view.unfolded
+        if manifest.last_applied_lsn < current.floor:
+            return current
+        if manifest.last_applied_lsn >= current.next_lsn:
+            return unfolded_above(manifest)
+        return current.after(manifest.last_applied_lsn, manifest.orphan_floor)
+
+    def _past(self, gap: MissingSlot) -> Head:
+        """A slot that is gone was folded and collected, or else it was lost."""
+        head = self.register.head()
+        if head.manifest.wal_floor <= gap.lsn:
+            raise gap
+        return head
+
+    def _replay(self, unfolded: Unfolded) -> None:
+        tail = LogTail(self.log, unfolded.next_lsn)
+        for entry in tail:
+            unfolded.apply(entry)
+        unfolded.next_lsn = max(unfolded.next_lsn, tail.next_lsn)
+        self.discarded = tuple(tail.discarded)
+
+    def install(self, head: Head, unfolded: Unfolded) -> None:
+        """Make this the state that reads see."""
+        with self.lock:
+            self._head = head
+            self._view = View(head.manifest, unfolded, self.reader_of, self.store)
+            named = {(info.id, info.lsn) for info in self._view.segments}
+            named |= {(info.id, info.lsn) for info in head.manifest.window}
+            for identity in list(self._readers):
+                if identity not in named:
+                    self._readers.pop(identity, None)
+
+    def apply(self, entry: LogEntry, records: list[Record] | None = None) -> None:
+        """Take the entry of the next slot in."""
+        with self.lock:
+            unfolded = self.view.unfolded
+            before = unfolded.ingests
+            unfolded.apply(entry, records)
+            if unfolded.ingests is not before:
+                self.install(self.head, unfolded)
+
+    def advance(self, head: Head) -> None:
+        """Take in a manifest that was just published or read, without reading the log."""
+        with self.lock:
+            if self._head is not None and head.slot < self._head.slot:
+                return
+            current = self.view.unfolded
+            manifest = head.manifest
+            if manifest.last_applied_lsn >= current.next_lsn:
+                # Slots that were never read here were folded: only the manifest knows their schema.
+                epoch = current.epoch
+                current = unfolded_above(manifest)
+                current.epoch = epoch
+            elif manifest.last_applied_lsn >= current.floor:
+                current = current.after(manifest.last_applied_lsn, manifest.orphan_floor)
+            self.install(head, current)
+
+
+def unfolded_above(manifest: Manifest) -> Unfolded:
+    """An empty unfolded log on top of a manifest."""
+    return Unfolded(manifest.wal_floor, manifest.parsed_schema(), manifest.orphan_floor)

@@ -1,0 +1,52 @@
+"""Writing finished segments into the bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from reef.data.schema import Schema
+from reef.environment import Environment
+from reef.errors import ConcurrentPublication
+from reef.segment import SegmentInfo, split_segments
+from reef.store.contract import Store
+
+
+def upload_segments(
+    batches: Iterable[pa.RecordBatch],
+    schema: Schema,
+    *,
+    store: Store,
+    environment: Environment,
+    birth: int,
+    level: int,
+    target_bytes: int,
+) -> list[SegmentInfo]:
+    """Write sorted rows as one run: segments of about the target size with disjoint id ranges.
+
+    Nothing refers to them yet. If this process dies they are orphans, and GC removes them.
+    """
+    infos: list[SegmentInfo] = []
+    for parts, info in split_segments(
+        batches,
+        schema,
+        target_bytes,
+        make_id=environment.unique_id,
+        birth=birth,
+        run=environment.unique_id(),
+        level=level,
+        start=store.start,
+    ):
+        store.put(info.key, parts)
+        infos.append(info)
+    return infos
+
+
+def check_not_condemned(orphan_floor: int, infos: Iterable[SegmentInfo]) -> None:
+    """Refuse to make segments visible that a collector may have deleted as orphans by now."""
+    for info in infos:
+        if info.birth < orphan_floor:
+            raise ConcurrentPublication(
+                f"segment {info.key} was condemned as an orphan before it was published"
+            )

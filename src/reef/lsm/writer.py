@@ -1,0 +1,342 @@
+"""The writer: takes batches, makes them durable one slot after the other.
+
+Threads that commit form groups. The first that finds nobody at work leads: it admits what is
+waiting, puts it into the next slot as one log object, applies it, and hands out receipts. What
+arrives meanwhile waits for the next leader, who is named before the others are woken, so that
+the next PUT starts at once. A lone thread never waits for anybody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from reef.data.rows import ID, concat
+from reef.errors import Closed, CommitUncertain, Fenced, ReefError
+from reef.log import BatchHeader, LogEntry, LogHeader
+from reef.lsm.admission import Admitted, admit
+from reef.lsm.batch import Receipt, WriteBatch
+from reef.lsm.reachability import is_retained_slot
+from reef.lsm.records import Ingest, Record, encode_ingest, encode_rows
+from reef.lsm.tree import Tree
+from reef.lsm.upload import check_not_condemned
+from reef.lsm.window import recall
+from reef.manifest import Manifest
+from reef.store.contract import Buffer, size_of
+
+
+def _held_lock() -> Lock:
+    lock = Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass
+class _Ticket:
+    batch: WriteBatch
+    wake: Lock = field(default_factory=_held_lock)
+    receipt: Receipt | None = None
+    error: BaseException | None = None
+    admitted: Admitted | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.receipt is not None or self.error is not None
+
+
+class Writer:
+    """The one writer of a tree, until another one opens it."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.epoch = 0
+        self._queue: deque[_Ticket] = deque()
+        self._mutex = Lock()
+        self._leading = False
+        self._failure: ReefError | None = None
+        self._confirmed = 0.0
+
+    def open(self) -> None:
+        """Take the namespace over: raise the epoch, replay the log, and fence at its end."""
+        tree = self.tree
+        tree.recover()
+
+        def raise_epoch(manifest: Manifest) -> Manifest:
+            self.epoch = max(manifest.writer_epoch, tree.view.unfolded.epoch) + 1
+            return msgspec.structs.replace(manifest, writer_epoch=self.epoch)
+
+        head = tree.register.publish(raise_epoch, tree.head)
+        tree.advance(head)
+        self._confirmed = head.confirmed
+        while not self._append([], []):
+            pass
+
+    def commit(self, batch: WriteBatch) -> Receipt:
+        """Make the batch durable and visible, and return its receipt.
+
+        Raises `ConditionFailed`, `SchemaConflict` and the like with nothing written; `Fenced` when
+        another writer took over; `CommitUncertain` if the store did not say.
+        """
+        ticket = _Ticket(batch)
+        with self._mutex:
+            if self._failure is not None:
+                raise self._failure
+            self._queue.append(ticket)
+            lead = not self._leading
+            self._leading = True
+        if not lead:
+            ticket.wake.acquire()
+        if not ticket.done:
+            self._lead(ticket)
+        if ticket.error is not None:
+            raise ticket.error
+        assert ticket.receipt is not None
+        return ticket.receipt
+
+    def close(self) -> None:
+        """Refuse further commits. What was committed is durable already."""
+        with self._mutex:
+            self._failure = self._failure or Closed("the namespace was closed")
+
+    def _lead(self, own: _Ticket) -> None:
+        """Commit groups until the own ticket is done, then name the next leader."""
+        finished: list[_Ticket] = []
+        while not own.done:
+            finished += self._commit_group()
+        with self._mutex:
+            successor = self._queue[0] if self._queue else None
+            self._leading = successor is not None
+        if successor is not None:
+            successor.wake.release()
+        for ticket in finished:
+            if ticket is not own:
+                ticket.wake.release()
+
+    def _commit_group(self) -> list[_Ticket]:
+        """One log object: whoever is at the front of the queue, as far as they go together.
+
+        Returns the tickets that are done, well or badly.
+        """
+        finished: list[_Ticket] = []
+        with self._mutex:
+            waiting = list(self._queue)
+            self._queue.clear()
+        try:
+            with self.tree.lock:
+                while waiting:
+                    if self._failure is not None:
+                        raise self._failure
+                    group, decided, later = self._admit(waiting)
+                    finished += decided
+                    waiting = group
+                    with self._mutex:
+                        self._queue.extendleft(reversed(later))
+                    if group and self._commit_admitted(group):
+                        break
+        except BaseException as failure:
+            if isinstance(failure, Fenced):
+                self._failure = failure
+            for ticket in waiting:
+                ticket.error = failure if isinstance(failure, ReefError) else _interrupted(failure)
+        return finished + waiting
+
+    def _admit(self, waiting: list[_Ticket]) -> tuple[list[_Ticket], list[_Ticket], list[_Ticket]]:
+        """Split into those that go together now, those decided already, and those for later.
+
+        A batch whose outcome depends on what is there cannot be decided before an earlier
+        batch of the same group that touches its ids: it waits for the next group. A batch of
+        segments has a slot to itself, since all that is in one slot is equally new.
+        """
+        tree = self.tree
+        view = tree.view
+        schema = view.schema
+        group: list[_Ticket] = []
+        decided: list[_Ticket] = []
+        keys: set[str] = set()
+        size = 0
+        for place, ticket in enumerate(waiting):
+            batch = ticket.batch
+            if group and (
+                batch.segments
+                or size + batch.nbytes > tree.options.group_bytes
+                or (batch.key is not None and batch.key in keys)
+                or (batch.reads and _meet(batch, group))
+            ):
+                return group, decided, waiting[place:]
+            try:
+                if batch.key is not None:
+                    known = self._recall(batch.key)
+                    if known is not None:
+                        ticket.receipt = known
+                        decided.append(ticket)
+                        continue
+                extended = (
+                    schema
+                    if batch.schema is schema
+                    else schema.extended(batch.schema.attributes, batch.schema.id_kind)
+                )
+                if batch.segments:
+                    check_not_condemned(view.unfolded.orphan_floor, batch.segments)
+                    assert batch.counts is not None
+                    ticket.admitted = Admitted(None, batch.counts)
+                    return [ticket], decided, waiting[place + 1 :]
+                ticket.admitted = admit(batch, view)
+                if ticket.admitted.rows is None and batch.key is None:
+                    ticket.receipt = ticket.admitted.receipt.in_slot(view.unfolded.next_lsn - 1)
+                    decided.append(ticket)
+                    continue
+            except ReefError as error:
+                ticket.error = error
+                decided.append(ticket)
+                continue
+            schema = extended
+            size += batch.nbytes
+            if batch.key is not None:
+                keys.add(batch.key)
+            group.append(ticket)
+        return group, decided, []
+
+    def _recall(self, key: str) -> Receipt | None:
+        tree = self.tree
+        manifest = tree.head.manifest
+        return recall(
+            key,
+            tree.view.unfolded.keys,
+            [tree.reader_of(info) for info in manifest.window],
+            manifest.settings,
+            tree.environment.now(),
+        )
+
+    def _commit_admitted(self, group: list[_Ticket]) -> bool:
+        """Put the group into the next slot. False when somebody else held that slot: whoever it
+        was has been applied, and the group must be admitted anew."""
+        headers = []
+        pieces = []
+        for ticket in group:
+            assert ticket.admitted is not None
+            rows = ticket.admitted.rows
+            batch = ticket.batch
+            if rows is not None:
+                pieces.append(rows)
+            condition = batch.condition
+            counts = ticket.admitted.receipt
+            headers.append(
+                BatchHeader(
+                    counts.upserted + counts.patched + counts.deleted,
+                    batch.key,
+                    None if condition is None else _plain(condition.kind, condition.values),
+                    counts.to_dict(),
+                )
+            )
+        records: list[Record] = [concat(pieces)] if pieces else []
+        for ticket in group:
+            if ticket.batch.segments:
+                schema = ticket.batch.schema.to_dict()
+                records.append(Ingest(ticket.batch.segments, schema))
+        lsn = self.tree.view.unfolded.next_lsn
+        if not self._append(headers, records):
+            return False
+        for ticket in group:
+            assert ticket.admitted is not None
+            ticket.receipt = ticket.admitted.receipt.in_slot(lsn)
+        return True
+
+    def _append(self, batches: list[BatchHeader], contents: list[Record]) -> bool:
+        tree = self.tree
+        lsn = tree.view.unfolded.next_lsn
+        # What this process took in of the root and the log (to fold, to load, to collect) may
+        # have told it already; then the next slot is free, and not for it.
+        epoch = max(tree.head.manifest.writer_epoch, tree.view.unfolded.epoch)
+        if epoch > self.epoch:
+            raise Fenced(f"writer epoch {self.epoch} was superseded by {epoch}")
+        header = LogHeader(
+            lsn=lsn,
+            writer=tree.identity,
+            epoch=self.epoch,
+            nonce=tree.environment.nonce(),
+            created_at=tree.environment.now(),
+            skips=tree.discarded,
+            batches=tuple(batches),
+        )
+        records: list[list[Buffer]] = []
+        applied: list[Record] = []
+        for content in contents:
+            if isinstance(content, Ingest):
+                records.append(encode_ingest(content))
+                applied.append(content)
+            else:
+                record, stored = encode_rows(content)
+                records.append(record)
+                applied.append(stored)
+        holder = tree.log.append(header, records)
+        if holder is not None:
+            if holder.header.epoch > self.epoch:
+                raise Fenced(
+                    f"writer epoch {self.epoch} was superseded by {holder.header.epoch}"
+                    f" in slot {lsn}"
+                )
+            tree.apply(holder)
+            return False
+        self._prove_standing(lsn)
+        size = sum(size_of(part) for record in records for part in record)
+        tree.discarded = ()
+        tree.apply(LogEntry(header, (), size), applied)
+        return True
+
+    def _prove_standing(self, lsn: int) -> None:
+        """Before the acknowledgement: is the slot that was won one that will be read?
+
+        A writer that slept may win a slot that its successor filled, folded and collected. One
+        that looked at the root a moment ago cannot have. A slot above the floor is read by
+        everybody, and one that the root lists as folded still had its object when it was won.
+        """
+        tree = self.tree
+        settings = tree.head.manifest.settings
+        self._confirmed = max(self._confirmed, tree.head.confirmed)
+        if tree.environment.monotonic() - self._confirmed < settings.standing:
+            return
+        try:
+            head = tree.register.head()
+        except ReefError as failure:
+            raise CommitUncertain(
+                f"slot {lsn} was written, but the root could not be read to confirm it: {failure}"
+            ) from failure
+        if not is_retained_slot(head.manifest, lsn):
+            raise Fenced(
+                f"slot {lsn} was folded and collected while writer epoch {self.epoch} slept;"
+                f" the epoch is {head.manifest.writer_epoch} now"
+            )
+        self._confirmed = head.confirmed
+        tree.advance(head)
+
+
+def _interrupted(failure: BaseException) -> CommitUncertain:
+    uncertain = CommitUncertain(f"the commit was interrupted by {failure!r}")
+    uncertain.__cause__ = failure
+    return uncertain
+
+
+def _plain(kind: str, values: Any) -> dict[str, Any]:
+    return {"kind": kind, "values": dict(values)} if values else {"kind": kind}
+
+
+def _meet(batch: WriteBatch, group: list[_Ticket]) -> bool:
+    """Whether a batch that reads has an id in common with those before it."""
+    if batch.delete_where is not None:
+        return True
+    mine: set[str | int] = set()
+    for part in (batch.upserts, batch.patches):
+        if part is not None:
+            mine.update(part.column(ID).to_pylist())
+    if batch.deletes is not None:
+        mine.update(batch.deletes.to_pylist())
+    for ticket in group:
+        assert ticket.admitted is not None
+        rows = ticket.admitted.rows
+        if rows is not None and not mine.isdisjoint(rows.column(ID).to_pylist()):
+            return True
+    return False

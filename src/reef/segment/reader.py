@@ -1,0 +1,380 @@
+"""Reading a segment: ids found one by one or together, and groups of rows in bulk."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from threading import Lock
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reef.data.rows import KIND_FIELD, LSN_FIELD, concat, id_field
+from reef.data.statistics import ColumnStatistics
+from reef.errors import Corruption
+from reef.segment.bloom import hash_ids
+from reef.segment.cache import BlockCache
+from reef.segment.fetch import SPAN_BYTES, Fetch, cut, names_of, plan
+from reef.segment.group import Group
+from reef.segment.info import SegmentInfo
+from reef.segment.tail import Tail
+from reef.segment.verify import Problem, verify_segment
+from reef.store.contract import Pending, Store
+
+SMALL_SEGMENT = 256 * 1024
+_FETCHES_AHEAD = 8
+_DECODED_AHEAD = 1024 * 1024
+_FEW_IDS = 16
+
+
+class SegmentReader:
+    """One segment of a store. Reads nothing until asked; safe to use from many threads."""
+
+    def __init__(self, store: Store, key: str, info: SegmentInfo, cache: BlockCache) -> None:
+        self.key = key
+        self.info = info
+        self._store = store
+        self._cache = cache
+        self._group_key = (info.id, info.lsn)
+        self._tail_key = (self._group_key, "tail")
+        self._lock = Lock()
+
+    def tail(self) -> Tail:
+        """Footer, index and filter, from the cache or with one request."""
+        tail = self._cache.get(self._tail_key)
+        if tail is None:
+            with self._lock:
+                tail = self._cache.get(self._tail_key)
+                if tail is None:
+                    tail = self._load_tail()
+                    self._cache.put(self._tail_key, tail)
+        return cast(Tail, tail)
+
+    def _load_tail(self) -> Tail:
+        size = self.info.size
+        length = size if size <= SMALL_SEGMENT else self.info.tail
+        data = self._store.get_range(self.key, size - length, length)
+        if len(data) != length:
+            raise Corruption(self.key, "it ends early", size - length + len(data))
+        tail = Tail(self.key, data, size, self._group_key)
+        tail.check_against(self.key, self.info)
+        return tail
+
+    def may_contain(self, identity: str | int) -> bool:
+        """False only if the id is certainly not here."""
+        info = self.info
+        if not info.min_id <= identity <= info.max_id:  # type: ignore[operator]
+            return False
+        return self.tail().filter.may_contain(identity)
+
+    def may_contain_many(self, ids: pa.Array) -> np.ndarray:
+        """Per id, False only if it is certainly not here."""
+        return self.tail().filter.may_contain_hashes(hash_ids(ids))
+
+    def find(self, identity: str | int) -> tuple[Group, int] | None:
+        """The group and the row that hold an id."""
+        info = self.info
+        if identity < info.min_id or identity > info.max_id:  # type: ignore[operator]
+            return None
+        tail = self._cache.get(self._tail_key) or self.tail()
+        number = bisect_right(tail.index.first, identity) - 1
+        group = self._cache.get(tail.group_keys[number])
+        if group is None:
+            if not tail.filter.may_contain(identity):
+                return None
+            group = self._load_group(tail, number)
+        ids = group._ids or group.id_list
+        row = bisect_left(ids, identity)
+        if row < len(ids) and ids[row] == identity:
+            return group, row
+        return None
+
+    def is_open(self) -> bool:
+        """Whether the tail is in the cache, so that looking for an id needs it no more."""
+        return self._cache.get(self._tail_key) is not None
+
+    def loads(self, ids: Iterable[str | int]) -> list[Callable[[], object]]:
+        """Calls that bring into the cache the groups that may hold these ids.
+
+        None for what is there already, one a group otherwise. They may run in parallel.
+        """
+        tail = self.tail()
+        first, keys = tail.index.first, tail.group_keys
+        get = self._cache.get
+        missing: set[int] = set()
+        for identity in ids:
+            number = bisect_right(first, identity) - 1
+            if number in missing or number < 0 or get(keys[number]) is not None:
+                continue
+            if tail.filter.may_contain(identity):
+                missing.add(number)
+        return [partial(self._load_group, tail, number) for number in sorted(missing)]
+
+    def _load_group(self, tail: Tail, number: int) -> Group:
+        start, length = tail.index.span(number)
+        if tail.whole is not None:
+            data = tail.whole[start : start + length]
+        else:
+            data = self._store.get_range(self.key, start, length)
+        group = self._group(tail, number, None, [data], [(start, length)])
+        self._cache.put(tail.group_keys[number], group)
+        return group
+
+    def _group(
+        self,
+        tail: Tail,
+        number: int,
+        columns: Sequence[str] | None,
+        data: Sequence[memoryview],
+        ranges: Sequence[tuple[int, int]],
+    ) -> Group:
+        places = tail.index.places(number)
+        blocks = {
+            name: cut(data, ranges, places[name].offset, places[name].length)
+            for name in names_of(tail.index, number, columns)
+        }
+        rows = tail.index.rows[number]
+        return Group(self.key, tail.schema, rows, places, blocks, self.info.lsn)
+
+    def _fetch(self, tail: Tail, fetch: Fetch, columns: Sequence[str] | None) -> list[Group]:
+        """The groups of a fetch, from the whole segment in memory or from the store."""
+        if tail.whole is None:
+            return self._cut_groups(tail, fetch, columns, self._data(fetch))
+        whole = Fetch(fetch.groups, ((0, len(tail.whole)),))
+        return self._cut_groups(tail, whole, columns, _Fetched([tail.whole]))
+
+    def _cut_groups(
+        self, tail: Tail, fetch: Fetch, columns: Sequence[str] | None, fetched: _Fetched
+    ) -> list[Group]:
+        return [
+            self._group(tail, number, columns, fetched, fetch.ranges) for number in fetch.groups
+        ]
+
+    def lookup(self, ids: pa.Array, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The rows among these sorted, distinct ids that are here, with their LSNs and kinds."""
+        tail = self.tail()
+        found: list[pa.RecordBatch] = []
+        if len(ids):
+            ids = ids.filter(pa.array(tail.filter.may_contain_hashes(hash_ids(ids))))
+            wanted = _by_group(ids, tail.index.first)
+            groups = self._groups(tail, list(wanted), columns)
+            for number, some in wanted.items():
+                group = groups[number]
+                rows = _rows_of(group, some)
+                if len(rows):
+                    found.append(group.batch(columns).take(pa.array(rows)))
+        if found:
+            return concat(found)
+        fields = pa.schema([id_field(tail.schema), LSN_FIELD, KIND_FIELD])
+        return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in fields], schema=fields)
+
+    def _groups(
+        self, tail: Tail, numbers: Sequence[int], columns: Sequence[str] | None
+    ) -> dict[int, Group]:
+        """Those groups, the missing ones requested together; whole ones go into the cache."""
+        groups: dict[int, Group] = {}
+        missing: list[int] = []
+        for number in numbers:
+            group = self._cache.get(tail.group_keys[number])
+            if group is None:
+                missing.append(number)
+            else:
+                groups[number] = group
+        fetches = plan(tail.index, missing, columns)
+        calls = [partial(self._fetch, tail, fetch, columns) for fetch in fetches]
+        for fetch, fetched in zip(fetches, self._store.concurrently(calls), strict=True):
+            for number, group in zip(fetch.groups, fetched, strict=True):
+                groups[number] = group
+                if columns is None:
+                    self._cache.put(tail.group_keys[number], group)
+        return groups
+
+    def groups(self, start: str | int | None = None, stop: str | int | None = None) -> range:
+        """The numbers of the groups that can hold ids in [start, stop)."""
+        index = self.tail().index
+        # Both lists hold ids of one type, which the caller's are of too.
+        first = 0 if start is None else bisect_left(cast(list[str], index.last), cast(str, start))
+        if stop is None:
+            return range(first, index.count)
+        return range(first, max(first, bisect_left(cast(list[str], index.first), cast(str, stop))))
+
+    def group_bounds(self, group: int) -> tuple[str | int, str | int]:
+        """The first and the last id of a group."""
+        index = self.tail().index
+        return index.first[group], index.last[group]
+
+    def group_rows(self, group: int) -> int:
+        """How many rows a group has, tombstones too."""
+        return self.tail().index.rows[group]
+
+    def group_bytes(self, group: int) -> int:
+        """How many bytes of the object a group takes."""
+        return self.tail().index.span(group)[1]
+
+    def statistics(self, group: int) -> Mapping[str, ColumnStatistics]:
+        """Bounds and counts of a group's columns; a column not in it is absent in every row."""
+        tail = self.tail()
+        return tail.index.statistics(group, tail.schema)
+
+    def read(
+        self,
+        groups: Sequence[int],
+        columns: Sequence[str] | None = None,
+        *,
+        start: str | int | None = None,
+        stop: str | int | None = None,
+        ahead: int = 2,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with ids in [start, stop), a batch a group, in the order of `groups`.
+
+        Besides the batches at hand, at most about `ahead` × 8 MiB are being fetched; large spans
+        are decoded ahead too.
+        Nothing is put into the cache.
+        """
+        tail = self.tail()
+        fetches = deque(self._plan(tail, groups, columns))
+        decode = partial(self._batches, tail, columns, start, stop)
+        started: deque[tuple[Fetch, Pending[_Fetched | list[pa.RecordBatch]] | None]] = deque()
+        flying = 0
+        while fetches or started:
+            while fetches and (
+                not started
+                or (
+                    len(started) < _FETCHES_AHEAD * ahead
+                    and flying + fetches[0].nbytes <= ahead * SPAN_BYTES
+                )
+            ):
+                fetch = fetches.popleft()
+                flying += fetch.nbytes
+                started.append((fetch, self._start(fetch, decode) if ahead > 0 else None))
+            fetch, pending = started.popleft()
+            ready = pending.result() if pending else self._data(fetch)
+            flying -= fetch.nbytes
+            yield from decode(fetch, ready) if isinstance(ready, _Fetched) else ready
+
+    def _start(
+        self, fetch: Fetch, decode: Callable[[Fetch, _Fetched], list[pa.RecordBatch]]
+    ) -> Pending[_Fetched | list[pa.RecordBatch]] | None:
+        """Begin a fetch, if it needs the store; a large one is also decoded where it is fetched.
+
+        Decoding small ones there costs more in waiting for the interpreter than it gains.
+        """
+        if not fetch.ranges:
+            return None
+        if fetch.nbytes < _DECODED_AHEAD:
+            return self._store.start(partial(self._data, fetch))
+        return self._store.start(lambda: decode(fetch, self._data(fetch)))
+
+    def _data(self, fetch: Fetch) -> _Fetched:
+        if not fetch.ranges:
+            return _Fetched([])
+        return _Fetched(self._store.get_ranges(self.key, fetch.ranges))
+
+    def _plan(
+        self, tail: Tail, groups: Sequence[int], columns: Sequence[str] | None
+    ) -> Iterator[Fetch]:
+        """Fetches in the order of the groups; those in memory have no ranges."""
+        missing: list[int] = []
+        for number in groups:
+            if tail.whole is None and self._cache.peek(tail.group_keys[number]) is None:
+                missing.append(number)
+                continue
+            yield from plan(tail.index, missing, columns)
+            missing = []
+            yield Fetch((number,), ())
+        yield from plan(tail.index, missing, columns)
+
+    def _batches(
+        self,
+        tail: Tail,
+        columns: Sequence[str] | None,
+        start: str | int | None,
+        stop: str | int | None,
+        fetch: Fetch,
+        fetched: _Fetched,
+    ) -> list[pa.RecordBatch]:
+        if fetch.ranges:
+            groups = self._cut_groups(tail, fetch, columns, fetched)
+        else:
+            groups = [self._group_in_memory(tail, number, columns) for number in fetch.groups]
+        batches = (_trimmed(group.batch(columns), start, stop) for group in groups)
+        return [batch for batch in batches if batch.num_rows]
+
+    def _group_in_memory(self, tail: Tail, number: int, columns: Sequence[str] | None) -> Group:
+        group = self._cache.peek(tail.group_keys[number])
+        if group is None:
+            # The segment is small, or the group was evicted since the plan was made.
+            (fetch,) = plan(tail.index, [number], columns)
+            (group,) = self._fetch(tail, fetch, columns)
+        return cast(Group, group)
+
+    def verify(self, deep: bool = False) -> list[Problem]:
+        """What is wrong with the object; with `deep`, every block and the checksum of it all."""
+        return verify_segment(self._store, self.key, self.info, deep=deep)
+
+
+class _Fetched(list[memoryview]):
+    """The bytes of a fetch, one buffer a range."""
+
+
+def _by_group(ids: pa.Array, first: list[str | int]) -> dict[int, pa.Array]:
+    """The ids that each group may hold."""
+    found: dict[int, pa.Array] = {}
+    if not len(ids):
+        return found
+    values = ids.to_numpy(zero_copy_only=False).tolist()
+    start = bisect_left(values, first[0])
+    number = bisect_right(first, values[start]) - 1 if start < len(values) else len(first)
+    while start < len(values):
+        stop = len(values)
+        if number + 1 < len(first):
+            stop = bisect_left(values, first[number + 1], start)
+        found[number] = ids[start:stop]
+        start = stop
+        if start < len(values):
+            number = bisect_right(first, values[start], number + 1) - 1
+    return found
+
+
+def _rows_of(group: Group, ids: pa.Array) -> np.ndarray:
+    """The rows that hold these sorted ids, those that there are."""
+    if len(ids) <= _FEW_IDS:
+        have = group.id_list
+        rows = []
+        for identity in ids.to_pylist():
+            row = bisect_left(have, identity)
+            if row < len(have) and have[row] == identity:
+                rows.append(row)
+        return np.array(rows, np.int64)
+    if pa.types.is_uint64(ids.type):
+        numbers, wanted = np.asarray(group.ids), np.asarray(ids)
+        at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+        return np.asarray(at[numbers[at] == wanted])
+    rows_found: np.ndarray = np.asarray(pc.index_in(ids, value_set=group.ids).drop_null())
+    return rows_found
+
+
+def _trimmed(
+    batch: pa.RecordBatch, start: str | int | None, stop: str | int | None
+) -> pa.RecordBatch:
+    ids = batch.column(0)
+    low = _position(ids, start) if start is not None else 0
+    high = _position(ids, stop) if stop is not None else batch.num_rows
+    if low == 0 and high == batch.num_rows:
+        return batch
+    return batch.slice(low, max(0, high - low))
+
+
+def _position(ids: pa.Array, bound: str | int) -> int:
+    """How many ids come before a bound."""
+    if not ids[0].as_py() < bound:
+        return 0
+    if ids[-1].as_py() < bound:
+        return len(ids)
+    if pa.types.is_uint64(ids.type):
+        return int(np.searchsorted(np.asarray(ids), np.uint64(bound)))
+    return int(pc.sum(pc.less(ids, bound)).as_py())
