@@ -46,16 +46,18 @@ def merge(
     """
     cursors = [_Cursor(iter(source), reverse, window_rows) for source in sources]
     cursors = [cursor for cursor in cursors if cursor.fill()]
-    while cursors:
-        if len(cursors) == 1:
-            pieces = [cursors[0].take_all()]
-        else:
-            bound = (max if reverse else min)(cursor.far_bound() for cursor in cursors)
-            pieces = [cursor.take(bound) for cursor in cursors]
+    while len(cursors) > 1:
+        bound = (max if reverse else min)(cursor.far_bound() for cursor in cursors)
+        pieces = [cursor.take(bound) for cursor in cursors]
         resolved = resolve([piece for piece in pieces if piece is not None], keep_tombstones)
         if resolved.num_rows:
             yield _reversed(resolved) if reverse else resolved
         cursors = [cursor for cursor in cursors if cursor.fill()]
+    for cursor in cursors:
+        for batch in cursor.rest():
+            resolved = resolve([batch], keep_tombstones)
+            if resolved.num_rows:
+                yield _reversed(resolved) if reverse else resolved
 
 
 def resolve(pieces: Sequence[pa.RecordBatch], keep_tombstones: bool) -> pa.RecordBatch:
@@ -201,11 +203,13 @@ class _Cursor:
         bound: str | int = ids[0 if self._reverse else len(ids) - 1].as_py()
         return bound
 
-    def take_all(self) -> pa.RecordBatch:
-        batch = self._batch
-        assert batch is not None
-        self._batch = None
-        return batch
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What is in hand, and whatever the source still has, batch by batch, without a copy."""
+        if self._batch is not None:
+            yield self._batch
+        for batch in self._source:
+            if batch.num_rows:
+                yield batch
 
     def take(self, bound: str | int) -> pa.RecordBatch | None:
         """The rows on this side of the bound, the bound included."""
