@@ -36,7 +36,7 @@ FILTERS: dict[str, Any] = {
     "n >= 1": lambda row: row.get("n") is not None and row["n"] >= 1,
     "n = 0 or s = 'x'": lambda row: row.get("n") == 0 or row.get("s") == "x",
     "s is null": lambda row: row.get("s") is None,
-    "n is not null and b": lambda row: row.get("n") is not None and row.get("b") is True,
+    "n is not null and b = true": lambda row: row.get("n") is not None and row.get("b") is True,
     "n < 0": lambda row: row.get("n") is not None and row["n"] < 0,
     "id >= 'b' and n >= -1": lambda row: (
         row["id"] >= "b" and row.get("n") is not None and row["n"] >= -1
@@ -307,6 +307,7 @@ class Machine(RuleBasedStateMachine):
         fresh: Namespace = self.database.namespace("n", "r")
         self.same(fresh, self.model)
         assert fresh.verify(deep=True).sound
+        self.store.close()
 
 
 TestMachine = Machine.TestCase

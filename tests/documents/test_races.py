@@ -320,7 +320,7 @@ def test_a_scan_under_way_ends_with_its_retention(world: World) -> None:
     ids = [f"{row:06}" for row in range(60_000)]
     writer.write(upserts={"id": ids, "noise": [noise.randbytes(600) for _ in ids]})
     writer.index()
-    writer.write(deletes=["nobody"])
+    writer.write(deletes=["000007"])
     writer.index()
     scan = iter(writer.scan())
     next(scan)

@@ -23,7 +23,7 @@ from lsm.damaging import (
     objects,
     tree_of,
 )
-from reef.errors import Corruption, ReefError
+from reef.errors import ConcurrentPublication, Corruption, ReefError
 from reef.log import Log
 from reef.lsm.fold import fold_from_log
 from reef.lsm.repair import Repaired, repair
@@ -31,7 +31,7 @@ from reef.lsm.verify import verify
 from reef.manifest import Register
 from reef.segment import SegmentReader
 from reef.store import FolderStore, MemoryStore, Store
-from support.faults import Crash, FaultyStore
+from support.faults import Crash, FaultyStore, request
 
 HOW = ["flip", "cut", "remove"]
 WRITTEN = {
@@ -360,3 +360,39 @@ def test_without_any_manifest_it_says_so(original: tuple[dict[str, bytes], Docum
         damage(store, key, "cut")
     with pytest.raises(Corruption):
         repair(tree_of(store), apply=True)
+
+
+def test_a_live_writer_and_a_compactor_beside_a_restoration() -> None:
+    store = MemoryStore()
+    faulty = FaultyStore(store)
+    ns = database(faulty).namespace(NAME, maintain=False)
+    for n in range(3):
+        ns.write(upserts=[{"id": f"a{n}", "n": n}, {"id": f"b{n}", "n": n}], deletes=["b0"])
+        ns.index()
+    ns.compact(full=True)
+    ns.write(patches=[{"id": "a1", "text": "later"}])
+    ns.index()
+
+    def meanwhile() -> None:
+        (whole,) = [info for info in ns._tree.head.manifest.segments if info.level == 1]
+        damage(store, PLACE + whole.key, "flip")
+        done = repair(tree_of(store), apply=True)
+        assert not done.lost_ids
+        assert not done.lost_lsns
+
+    faulty.pause_before(request("put", "/segments/"), meanwhile)
+    with pytest.raises(ConcurrentPublication):
+        ns.compact(full=True)
+    ns.write(patches=[{"id": "a2", "text": "last"}])
+    ns.index()
+    expected = {
+        "a0": {"id": "a0", "n": 0},
+        "a1": {"id": "a1", "n": 1, "text": "later"},
+        "a2": {"id": "a2", "n": 2, "text": "last"},
+        "b1": {"id": "b1", "n": 1},
+        "b2": {"id": "b2", "n": 2},
+    }
+    assert {d["id"]: d for d in ns.scan().documents()} == expected
+    assert is_whole_afterwards(store) == expected
+    ns.compact(full=True)
+    assert is_whole_afterwards(store) == expected

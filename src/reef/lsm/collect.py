@@ -67,7 +67,7 @@ def collect(tree: Tree, *, apply: bool) -> Collected:
     if plan.orphans:
         floor = head.manifest.orphan_floor
         view = append_as_guest(tree, lambda view: ([], [encode_condemn(Condemn(floor))]))
-        named = reachable_segments(view.manifest, view.ingests)
+        named = reachable_segments(view.manifest, view.unfolded.named)
         victims += [orphan for orphan in plan.orphans if orphan.key not in named]
     tree.store.delete_many([victim.key for victim in victims])
     return Collected(plan, True, len(victims), sum(victim.size for victim in victims))
@@ -84,7 +84,7 @@ def _ingested(
     unfolded = unfolded_above(manifest)
     for entry in LogTail(tree.log, unfolded.next_lsn):
         unfolded.apply(entry)
-    return unfolded.ingests
+    return unfolded.named
 
 
 def list_objects(tree: Tree) -> list[ObjectInfo]:

@@ -118,6 +118,7 @@ def _fold(tree: Tree, head: Head, unfolded: Unfolded, last: int) -> Folded:
             )
         check_not_condemned(newest.orphan_floor, fresh)
         gone = [info for info in newest.window if info not in window]
+        gone += [info for info in unfolded.dropped if info.lsn <= last]
         if truncated:
             gone += newest.segments
         schema = newest.parsed_schema().extended(

@@ -86,7 +86,7 @@ def _from_generation(tree: Tree, health: Health) -> Rebuilt:
         if last >= newest.wal_floor:
             folded = (*folded, LogSpan(newest.wal_floor, last, newest.generation))
         gone = [Superseded(info.key, newest.generation) for info in needs(newest)]
-        ingested = [Superseded(info.key, newest.generation) for info in log.unfolded.ingests]
+        ingested = [Superseded(info.key, newest.generation) for info in log.unfolded.named]
         return msgspec.structs.replace(
             newest.with_schema(schema),
             # Compactors at work are superseded, as their inputs are.

@@ -55,6 +55,7 @@ class Remains:
     first_lsn: int = 1
     last_lsn: int = 0
     log_slots: int = 0
+    log_is_whole: bool = False
     segments: list[SegmentInfo] = field(default_factory=list)
     windows: list[SegmentInfo] = field(default_factory=list)
     later: dict[str, list[SegmentReader]] = field(default_factory=dict)
@@ -155,11 +156,12 @@ def _described(remains: Remains, keys: list[str]) -> list[SegmentInfo]:
 
 def _read_log(remains: Remains, slots: list[int]) -> None:
     unfolded = remains.unfolded
-    expected = slots[0] if slots else 1
+    gap = expected = slots[0] if slots else 1
     skipped: set[int] = set()
     unreadable: dict[int, str] = {}
     for lsn, outcome in read_slots(remains.tree.log, slots):
         if lsn != expected:
+            gap = lsn
             remains.unused.append(f"log slots {expected} to {lsn - 1} are not there")
         expected = lsn + 1
         if isinstance(outcome, Corruption):
@@ -174,20 +176,28 @@ def _read_log(remains: Remains, slots: list[int]) -> None:
     remains.unused += [
         f"log slot {lsn}: {reason}" for lsn, reason in unreadable.items() if lsn not in skipped
     ]
+    complete = bool(slots) and (slots[0], slots[-1]) == (1, len(slots))
+    remains.log_is_whole = complete and set(unreadable) <= skipped
     remains.epoch = unfolded.epoch
-    remains.first_lsn = slots[0] if slots else 1
+    # Feeds may read the log from behind its last flaw.
+    remains.first_lsn = max([gap, *(lsn + 1 for lsn in unreadable if lsn not in skipped)])
     remains.last_lsn = slots[-1] if slots else 0
 
 
 def _place(remains: Remains, described: list[SegmentInfo]) -> None:
     """Give loaded segments the slot of their record, and sort out those that have none."""
     named = {info.key: info for info in remains.unfolded.ingests}
-    whole = remains.first_lsn == 1 and not any("log slot" in reason for reason in remains.unused)
+    there = {info.key for info in described}
+    remains.unused += [
+        f"segment {key} is not there; what its load brought is lost unless it was compacted since"
+        for key in named
+        if key not in there
+    ]
     for info in described:
         if info.max_lsn == 0:
             if info.key in named:
                 info = named[info.key]
-            elif whole:
+            elif remains.log_is_whole:
                 remains.unused.append(f"segment {info.key}: no load that was finished names it")
                 continue
             else:

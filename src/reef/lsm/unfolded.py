@@ -36,11 +36,13 @@ class Unfolded:
     One thread applies at a time. Readers may look at any moment: rows of one entry appear
     together, and `ingests` and `truncated_at` are replaced, never changed. So is `memtable`
     with each ingest: taken together with `ingests`, it holds nothing above an ingest not there.
+    `dropped` are ingested segments that a truncation hides: the past still needs them.
     """
 
     def __init__(self, floor: int, schema: Schema, orphan_floor: int) -> None:
         self.memtable = Memtable()
         self.ingests: tuple[SegmentInfo, ...] = ()
+        self.dropped: tuple[SegmentInfo, ...] = ()
         self.truncated_at = 0
         self.keys: dict[str, Remembered] = {}
         self.schema = schema
@@ -89,6 +91,7 @@ class Unfolded:
             if record.truncate:
                 self.truncated_at = lsn
                 self.memtable = Memtable()
+                self.dropped = (*self.dropped, *self.ingests)
                 self.ingests = segments
             else:
                 # Rows above the load go into a memtable of their own: a view without the load
@@ -103,6 +106,11 @@ class Unfolded:
                 self.schema = self.schema.extended(*schema_of(record))
                 self._last_schema = record.schema
             self.memtable.add(lsn, record)
+
+    @property
+    def named(self) -> tuple[SegmentInfo, ...]:
+        """Every segment that ingest records of the unfolded log name."""
+        return (*self.ingests, *self.dropped)
 
     def is_ripe(self, options: Options) -> bool:
         """Whether there is enough of it to be worth folding."""
@@ -130,6 +138,7 @@ class Unfolded:
         rest.epoch = self.epoch
         rest.memtable = self.memtable.after(lsn)
         rest.ingests = tuple(info for info in self.ingests if info.lsn > lsn)
+        rest.dropped = tuple(info for info in self.dropped if info.lsn > lsn)
         rest.truncated_at = self.truncated_at if self.truncated_at > lsn else 0
         rest.keys = {key: use for key, use in self.keys.items() if use.lsn > lsn}
         rest.next_lsn = max(self.next_lsn, lsn + 1)

@@ -55,7 +55,7 @@ def verify(tree: Tree, *, deep: bool = False, progress: Progress | None = None) 
     problems += log.folded_damaged.values()
     problems += [problem for found in health.segments.values() for problem in found]
     manifest = health.head.manifest
-    named = reachable_segments(manifest, log.unfolded.ingests)
+    named = reachable_segments(manifest, log.unfolded.named)
     orphans = [i for i in health.objects if birth_of(i.key) is not None and i.key not in named]
     return Report(
         tuple(dict.fromkeys(problems)),
