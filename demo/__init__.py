@@ -1,0 +1,1 @@
+"""A guided tour: a catalogue is loaded and misused in every way, and each claim is checked."""
