@@ -128,10 +128,10 @@ def run(place: Place, faulty: FaultyStore) -> int:
             step.run(ns)
             done += 1
     except Crash:
-        return done
+        pass
     except reef.CommitUncertain as uncertain:
-        assert isinstance(uncertain.__cause__, Crash)
-        return done
+        if not isinstance(uncertain.__cause__, Crash):
+            raise
     return done
 
 

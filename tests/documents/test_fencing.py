@@ -17,9 +17,7 @@ PATIENT = Settings(retention=100, grace=100)
 
 def open_writer(store: Store, clock: Clock | None = None) -> Namespace:
     environment = clock.environment() if clock else reef.Environment()
-    return Database(store, Options(), environment).namespace(
-        "n", maintain=False, settings=PATIENT
-    )
+    return Database(store, Options(), environment).namespace("n", maintain=False, settings=PATIENT)
 
 
 def ids_of(store: Store) -> list[str]:

@@ -13,7 +13,7 @@ import reef
 from reef import ConcurrentPublication, Options, Settings
 from reef.documents import Database, Namespace
 from reef.store import MemoryStore, Store
-from support.faults import Clock, FaultyStore, request
+from support.faults import Clock, Crash, FaultyStore, request
 
 SETTINGS = Settings(retention=100, grace=100)
 
@@ -108,6 +108,27 @@ def test_a_compactor_that_is_superseded_gives_up(world: World) -> None:
     assert world.contents() == {"a": {"id": "a", "n": 2}}
 
 
+def test_a_compactor_gives_up_for_one_that_only_took_over(world: World) -> None:
+    writer = world.open()
+    for number in range(3):
+        writer.write(upserts=[{"id": "a", "n": number}])
+        writer.index()
+    compactor = world.open("r", faulty=True)
+
+    def take_over_and_die() -> None:
+        dying = FaultyStore(world.store)
+        dying.crash_before(request("put", "segments/"))
+        other = Database(dying, Options(), world.clock.environment()).namespace("n", "r")
+        with pytest.raises(Crash):
+            other.compact(full=True)
+
+    world.faulty.pause_before(request("create", "manifest/"), take_over_and_die, nth=2)
+    with pytest.raises(ConcurrentPublication):
+        compactor.compact(full=True)
+    assert writer.compact(full=True) is not None
+    assert world.contents() == {"a": {"id": "a", "n": 2}}
+
+
 def test_a_fold_and_a_compaction_at_once_both_count(world: World) -> None:
     writer = world.open()
     for number in range(3):
@@ -128,9 +149,7 @@ def test_a_stalled_load_is_refused(world: World) -> None:
     writer = world.open()
     writer.write(upserts=[{"id": "a"}])
     loader = world.open("r", faulty=True)
-    world.faulty.pause_after(
-        request("put", "segments/"), lambda: collect_twice(world, writer)
-    )
+    world.faulty.pause_after(request("put", "segments/"), lambda: collect_twice(world, writer))
     before = {info.key for info in world.store.list("namespaces/n/wal/")}
     with pytest.raises(ConcurrentPublication):
         loader.load([{"id": "b"}])
@@ -145,9 +164,7 @@ def test_a_load_whose_record_sleeps_past_a_condemnation_is_refused(world: World)
     writer = world.open()
     writer.write(upserts=[{"id": "a"}])
     loader = world.open("r", faulty=True)
-    world.faulty.pause_before(
-        request("create", "wal/"), lambda: collect_twice(world, writer)
-    )
+    world.faulty.pause_before(request("create", "wal/"), lambda: collect_twice(world, writer))
     with pytest.raises(ConcurrentPublication):
         loader.load([{"id": "b"}])
     assert world.contents() == {"a": {"id": "a"}}

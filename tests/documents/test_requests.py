@@ -33,8 +33,7 @@ def folded() -> MemoryStore:
     for part in range(2):
         ns.write(
             upserts=[
-                {"id": f"{row:06}", "noise": noise.randbytes(100)}
-                for row in range(part, ROWS, 2)
+                {"id": f"{row:06}", "noise": noise.randbytes(100)} for row in range(part, ROWS, 2)
             ]
         )
         ns.index()

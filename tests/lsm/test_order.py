@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -59,7 +61,9 @@ def test_newest_first(log_order: bool, rows: list[tuple[str, int]]) -> None:
 def test_find_sorted(ids: list[str] | list[int], data: st.DataObject) -> None:
     ids = sorted(ids)  # type: ignore[type-var]
     bound = data.draw(
-        st.sampled_from(ids) if ids and data.draw(st.booleans()) else st.just("b")
+        st.sampled_from(ids)
+        if ids and data.draw(st.booleans())
+        else st.just("b")
         if not ids or isinstance(ids[0], str)
         else st.integers(0, 2**64 - 1)
     )
@@ -72,7 +76,7 @@ def test_find_sorted(ids: list[str] | list[int], data: st.DataObject) -> None:
 def test_is_increasing(ids: list[str] | list[int]) -> None:
     assert is_increasing(arrays(ids)) == all(
         a < b  # type: ignore[operator]
-        for a, b in zip(ids, ids[1:], strict=False)
+        for a, b in itertools.pairwise(ids)
     )
 
 

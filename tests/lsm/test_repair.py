@@ -71,6 +71,10 @@ def check_promise(report: Repaired, now: Documents, model: Documents) -> None:
 def is_whole_afterwards(store: Store) -> Documents:
     report = verify(tree_of(store), deep=True)
     assert report.sound, report.problems
+    manifest = tree_of(store).register.head().manifest
+    # A collector deletes what is superseded without asking whether it is live.
+    live = {info.key for info in (*manifest.segments, *manifest.window)}
+    assert live.isdisjoint(gone.key for gone in manifest.superseded)
     before = objects(store)
     again = repair(tree_of(store), apply=True)
     assert again.actions == ()
@@ -153,6 +157,7 @@ def test_dying_between_any_two_requests(
         for key in content:
             if any(part in key for part in damaged):
                 damage(store, key, "cut")
+        before = objects(store)
         promise = repair(tree_of(store))
         faulty = FaultyStore(store)
         (faulty.crash_after if after else faulty.crash_before)(nth=nth)
@@ -163,6 +168,11 @@ def test_dying_between_any_two_requests(
         else:
             assert nth > 3
             return
+        kept = objects(store)
+        for key in before:
+            if any(part in key for part in damaged) and "hint" not in key:
+                aside = key.replace(PLACE, f"{PLACE}quarantine/")
+                assert before[key] in (kept.get(key), kept.get(aside))
         repair(tree_of(store), apply=True)
         check_promise(promise, is_whole_afterwards(store), model)
 
@@ -181,6 +191,8 @@ def test_a_damaged_head_is_published_again(
     assert Register.key(7) in done.quarantined
     assert is_whole_afterwards(store) == model
     assert PLACE + Register.key(7) not in objects(store)
+    # Whatever the lost one condemned must not be published any more.
+    assert tree_of(store).register.head().manifest.orphan_floor == 8
     store.delete(f"{PLACE}hint.json")
     assert contents(store) == model
 
@@ -217,6 +229,8 @@ def test_a_given_up_slot_is_passed_over_by_all(how: str) -> None:
         fold_from_log(tree_of(store))
     done = repair(tree_of(store), apply=True)
     assert done.lost_lsns == ((3, 4),)
+    # A slot that is free could be won by a writer that slept.
+    assert {PLACE + Log.key(3), PLACE + Log.key(4)} <= objects(store).keys()
     left = {"d0", "d3", "d4", "d5"}
     assert set(is_whole_afterwards(store)) == left
     reader = database(store).namespace(NAME, "r")
@@ -284,6 +298,18 @@ def rows_in_groups(store: Store) -> tuple[SegmentReader, Documents]:
     assert len(reader.groups()) == 3
     ns.close()
     return reader, contents(store)
+
+
+def test_a_slot_below_the_floor_is_not_lost_with_its_segment(
+    original: tuple[dict[str, bytes], Documents],
+) -> None:
+    content, model = original
+    store = copied(content)
+    for key in keys_of(store, "segments/00000000000000000005"):
+        damage(store, key, "remove")
+    done = repair(tree_of(store), apply=True)
+    assert (done.lost_lsns, done.lost_ids, done.quarantined) == ((), (), ())
+    assert is_whole_afterwards(store) == model
 
 
 @pytest.mark.parametrize("group", [0, 1, 2])
@@ -376,7 +402,9 @@ def test_a_live_writer_and_a_compactor_beside_a_restoration() -> None:
     def meanwhile() -> None:
         (whole,) = [info for info in ns._tree.head.manifest.segments if info.level == 1]
         damage(store, PLACE + whole.key, "flip")
+        epoch = tree_of(store).register.head().manifest.compactor_epoch
         done = repair(tree_of(store), apply=True)
+        assert tree_of(store).register.head().manifest.compactor_epoch == epoch + 1
         assert not done.lost_ids
         assert not done.lost_lsns
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -26,10 +27,14 @@ _PYTHON: dict[str, type] = {
     "bytes": bytes,
     "timestamp": datetime,
 }
-_RANGE = (
-    pa.scalar(EARLIEST, SCALARS["timestamp"]),
-    pa.scalar(LATEST, SCALARS["timestamp"]),
-)
+
+
+@cache
+def _range() -> tuple[pa.Scalar, pa.Scalar]:
+    """The first and the last moment that Python can name. Made when first needed: to make a
+    scalar Arrow imports pandas, where it is installed."""
+    kind = SCALARS["timestamp"]
+    return pa.scalar(EARLIEST, kind), pa.scalar(LATEST, kind)
 
 
 def column_of_values(place: Place, values: list[Any], kind: AttributeType) -> pa.Array:
@@ -61,8 +66,8 @@ def check_moments(place: Place, array: pa.Array) -> pa.Array:
     """The timestamps, or `SchemaConflict` if one is outside the years 1 to 9999."""
     bounds = pc.min_max(array)
     low, high = bounds["min"], bounds["max"]
-    if low.is_valid and (low.value < _RANGE[0].value or high.value > _RANGE[1].value):
-        outside = pc.or_(pc.less(array, _RANGE[0]), pc.greater(array, _RANGE[1]))
+    if low.is_valid and (low.value < _range()[0].value or high.value > _range()[1].value):
+        outside = pc.or_(pc.less(array, _range()[0]), pc.greater(array, _range()[1]))
         row = outside.index(True).as_py()
         raise place.conflict(row, "in the years 1 to 9999", f"{array[row].value} µs from 1970")
     return array

@@ -7,8 +7,8 @@ an unsigned 64-bit integer. A namespace has ids of one kind, which its first wri
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,18 @@ def check_namespace_name(name: object) -> str:
 def check_id(value: object, schema: Schema) -> str | int:
     """The id as a plain string or integer, or `InvalidId`."""
     return _check(value, schema.id_kind, "the id")
+
+
+def check_each(values: Iterable[object], schema: Schema) -> list[str | int]:
+    """Every id as a plain string or integer, or `InvalidId` for the first that is not one."""
+    ids = list(values)
+    if schema.id_kind == STRING_IDS and set(map(type, ids)) == {str}:
+        # All at once: short, printable text without anything odd is what nearly all ids are.
+        lengths = list(map(len, cast("list[str]", ids)))
+        whole = "".join(cast("list[str]", ids))
+        if min(lengths) and max(lengths) <= LONGEST_ID and whole.isascii() and whole.isprintable():
+            return cast("list[str | int]", ids)
+    return [check_id(value, schema) for value in ids]
 
 
 def _check(value: object, id_kind: str | None, what: str) -> str | int:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from reef.data.filter import Expression
-from reef.data.ids import check_id
+from reef.data.ids import check_each, check_id
 from reef.data.rows import ID
 from reef.data.schema import STRING_IDS, Schema
 from reef.documents.batches import parsed_filter
@@ -57,9 +57,7 @@ class Reading(ABC):
     ) -> list[dict[str, Any] | None]:
         """The documents of these ids in their order, None for each that is not there."""
         view = self._current()
-        ids = list(ids)
-        for id in ids:
-            check_id(id, view.schema)
+        ids = check_each(ids, view.schema)
         if columns is not None:
             columns = _check_columns(columns, view.schema)
         try:

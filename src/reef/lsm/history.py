@@ -12,6 +12,9 @@ from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.view import View
 from reef.manifest import Manifest
 
+# Moments are given to the microsecond, and recorded a little finer.
+_MICROSECOND = 1e-6
+
 
 def view_at_generation(tree: Tree, generation: int) -> View:
     """What that generation's segments hold: every slot through its `last_applied_lsn`."""
@@ -49,8 +52,8 @@ def view_at_time(tree: Tree, moment: float) -> View:
     """The state at a moment, by the clocks that writers recorded."""
     return _replayed(
         tree,
-        lambda manifest: manifest.created_at <= moment,
-        lambda entry: entry.header.created_at <= moment,
+        lambda manifest: manifest.created_at < moment + _MICROSECOND,
+        lambda entry: entry.header.created_at < moment + _MICROSECOND,
         "that moment",
         None,
     )

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from reef.data.schema import Schema
 from reef.errors import ConcurrentPublication, Corruption
-from reef.lsm.health import Health, Unreadable, examine, needs
+from reef.lsm.health import Health, Progress, Unreadable, examine, needs
 from reef.lsm.merge import merge
 from reef.lsm.remains import Remains, gather_remains
 from reef.lsm.restore import Restored, find_base, restore
@@ -43,7 +43,7 @@ class Rebuilt:
     unused: tuple[str, ...] = ()
 
 
-def rebuild(tree: Tree, *, name: str = "") -> Rebuilt:
+def rebuild(tree: Tree, *, name: str = "", progress: Progress | None = None) -> Rebuilt:
     """Make all segments anew and publish them.
 
     Raises `Corruption` when the manifests can be read but no generation of them is whole, or the
@@ -51,7 +51,7 @@ def rebuild(tree: Tree, *, name: str = "") -> Rebuilt:
     left to say it.
     """
     try:
-        health = examine(tree, deep=True)
+        health = examine(tree, deep=True, progress=progress)
     except Unreadable:
         return _from_remains(tree, name or tree.store.url.partition("?")[0].rpartition("/")[2])
     return _from_generation(tree, health)

@@ -13,10 +13,11 @@ A damaged log object stays where it is, besides its copy, and a slot that is emp
 empty entry: a free slot could be won by a writer that slept, and what it then acknowledged would be
 passed over. Collection removes them with their neighbours.
 
-Nobody is fenced. A writer at work on the tree meets the new entry in its slot and the new segments
-in the root, and goes on; slots that were given up may still be in its memory, and then its next
-fold brings them back. Compactors are superseded: the tombstones they drop may hide rows in segments
-that come back.
+No writer is fenced. One at work on the tree meets the new entry in its slot and the new segments in
+the root, and goes on: what it holds of the log stays true, since the floor never falls and segments
+are only exchanged for others that read the same, as a compaction does. Slots that were given up may
+still be in its memory, and then its next fold brings them back, which fencing would prevent.
+Compactors are superseded: they chose what to drop by a list of segments that is no more.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import msgspec
 
 from reef.errors import ConcurrentPublication, Corruption
 from reef.log import Log, LogHeader
-from reef.lsm.health import Health, Unreadable, examine, needs
+from reef.lsm.health import Health, Progress, Unreadable, examine, needs
 from reef.lsm.quarantine import PREFIX as QUARANTINE
 from reef.lsm.quarantine import quarantined, set_aside
 from reef.lsm.reachability import first_retained_slot
@@ -64,8 +65,9 @@ class Repaired:
 @dataclass
 class _Plan:
     """`give_up` are the slots that the new entry names, `plug` those to fill, `copy` the keys of
-    damaged log objects. `base` and `last` say what the new head holds: None if it may stay.
-    `forget` are retained segments and `forget_through` the retained log that cannot be kept."""
+    damaged log objects, `move` of all others. `base` is the generation that the new head is put
+    together from, None if what it names may stay; with `fold` the whole log goes into it.
+    `forget` are superseded segments, `forget_through` the last folded slot, that cannot be kept."""
 
     head: Head
     actions: list[str] = field(default_factory=list)
@@ -84,7 +86,7 @@ class _Plan:
     hint: bool = False
 
 
-def repair(tree: Tree, *, apply: bool = False) -> Repaired:
+def repair(tree: Tree, *, apply: bool = False, progress: Progress | None = None) -> Repaired:
     """Make the namespace whole, losing nothing that is still there twice; report what is lost.
 
     Without `apply` nothing is changed, and the report says what would be done. Raises `Corruption`
@@ -92,7 +94,7 @@ def repair(tree: Tree, *, apply: bool = False) -> Repaired:
     somebody else's publication came between: run it again then.
     """
     try:
-        health = examine(tree, deep=True, left_over=True)
+        health = examine(tree, deep=True, left_over=True, progress=progress)
     except Unreadable as found:
         raise found.error from None
     if health.log.stop is not None:

@@ -24,10 +24,13 @@ from reef.segment import Group, SegmentInfo, SegmentReader
 from reef.store.contract import Store
 
 Document = dict[str, Any]
+
+_MERGE_SPAN = 2 * 1024 * 1024
 Version = tuple[int, pa.RecordBatch, int]
 
-NO_ROWS = pa.RecordBatch.from_pylist(
-    [], schema=pa.schema([pa.field(ID, pa.string()), LSN_FIELD, KIND_FIELD])
+# Made without Python values: Arrow imports pandas, where it is installed, to look at those.
+_NO_ROWS = pa.RecordBatch.from_struct_array(
+    pa.nulls(0, pa.struct([pa.field(ID, pa.string()), LSN_FIELD, KIND_FIELD]))
 )
 
 
@@ -51,9 +54,9 @@ class Run:
         return None
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """All rows in id order, tombstones included."""
+        """All rows in id order, tombstones too. Reads little ahead: many runs are read at once."""
         for reader in self.readers:
-            yield from reader.read(list(reader.groups()), None)
+            yield from reader.read(list(reader.groups()), None, span_bytes=_MERGE_SPAN)
 
 
 def runs_of(
@@ -132,6 +135,8 @@ class View:
     ) -> list[Document | None]:
         """The documents of those ids, in their order, None for each that is not there."""
         self._prefetch(ids)
+        if len(self.runs) == 1 and not self.memtable.rows:
+            return _from_run(self.runs[0], ids, columns)
         versions = self.memtable.find_many(ids)
         return [self._read(id, some, columns) for id, some in zip(ids, versions, strict=True)]
 
@@ -180,7 +185,7 @@ class View:
     def pin(self) -> pa.RecordBatch | None:
         """The rows that the unfolded log holds now, for scans that are to begin later."""
         rows = self.memtable.sorted()
-        return rows if rows is not None else NO_ROWS
+        return rows if rows is not None else _NO_ROWS
 
     def count(self) -> int:
         """How many documents there are."""
@@ -188,6 +193,21 @@ class View:
         if plain and not any(info.tombstones for info in self.segments):
             return sum(info.rows for info in self.segments)
         return sum(batch.num_rows for batch in self.scan(columns=()))
+
+
+def _from_run(
+    run: Run, ids: Sequence[str | int], columns: Sequence[str] | None
+) -> list[Document | None]:
+    """Documents of a state that is one run and nothing else: the first hit is the only one."""
+    documents: list[Document | None] = []
+    for id in ids:
+        reader = run.holder(id)
+        hit = None if reader is None else reader.find(id)
+        if hit is None or hit[0].kind(hit[1]) == DELETE:
+            documents.append(None)
+        else:
+            documents.append(hit[0].document(hit[1], columns))
+    return documents
 
 
 def _combine(

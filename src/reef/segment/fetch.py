@@ -60,7 +60,12 @@ def join(ranges: Sequence[Range]) -> list[Range]:
     return joined
 
 
-def plan(index: Index, groups: Sequence[int], columns: Sequence[str] | None) -> list[Fetch]:
+def plan(
+    index: Index,
+    groups: Sequence[int],
+    columns: Sequence[str] | None,
+    span_bytes: int = SPAN_BYTES,
+) -> list[Fetch]:
     """Fetches for the groups in their order, each bounded in bytes, groups and requests."""
     fetches: list[Fetch] = []
     members: list[int] = []
@@ -71,7 +76,7 @@ def plan(index: Index, groups: Sequence[int], columns: Sequence[str] | None) -> 
         if members and (
             len(members) >= SPAN_GROUPS
             or len(both) > SPAN_RANGES
-            or sum(length for _, length in both) > SPAN_BYTES
+            or sum(length for _, length in both) > span_bytes
         ):
             fetches.append(Fetch(tuple(members), tuple(ranges)))
             members, both = [], own

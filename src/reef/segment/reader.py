@@ -104,11 +104,11 @@ class SegmentReader:
         """
         tail = self.tail()
         first, keys = tail.index.first, tail.group_keys
-        get = self._cache.get
+        peek = self._cache.peek
         missing: set[int] = set()
         for identity in ids:
             number = bisect_right(first, identity) - 1
-            if number in missing or number < 0 or get(keys[number]) is not None:
+            if number in missing or number < 0 or peek(keys[number]) is not None:
                 continue
             if tail.filter.may_contain(identity):
                 missing.add(number)
@@ -228,15 +228,15 @@ class SegmentReader:
         start: str | int | None = None,
         stop: str | int | None = None,
         ahead: int = 2,
+        span_bytes: int = SPAN_BYTES,
     ) -> Iterator[pa.RecordBatch]:
         """Rows with ids in [start, stop), a batch a group, in the order of `groups`.
 
-        Besides the batches at hand, at most about `ahead` × 8 MiB are being fetched; large spans
-        are decoded ahead too.
-        Nothing is put into the cache.
+        Besides the batches at hand, at most about `ahead` × `span_bytes` are being fetched; large
+        spans are decoded ahead too. Nothing is put into the cache.
         """
         tail = self.tail()
-        fetches = deque(self._plan(tail, groups, columns))
+        fetches = deque(self._plan(tail, groups, columns, span_bytes))
         decode = partial(self._batches, tail, columns, start, stop)
         started: deque[tuple[Fetch, Pending[_Fetched | list[pa.RecordBatch]] | None]] = deque()
         flying = 0
@@ -245,7 +245,7 @@ class SegmentReader:
                 not started
                 or (
                     len(started) < _FETCHES_AHEAD * ahead
-                    and flying + fetches[0].nbytes <= ahead * SPAN_BYTES
+                    and flying + fetches[0].nbytes <= ahead * span_bytes
                 )
             ):
                 fetch = fetches.popleft()
@@ -275,7 +275,7 @@ class SegmentReader:
         return _Fetched(self._store.get_ranges(self.key, fetch.ranges))
 
     def _plan(
-        self, tail: Tail, groups: Sequence[int], columns: Sequence[str] | None
+        self, tail: Tail, groups: Sequence[int], columns: Sequence[str] | None, span_bytes: int
     ) -> Iterator[Fetch]:
         """Fetches in the order of the groups; those in memory have no ranges."""
         missing: list[int] = []
@@ -283,10 +283,10 @@ class SegmentReader:
             if tail.whole is None and self._cache.peek(tail.group_keys[number]) is None:
                 missing.append(number)
                 continue
-            yield from plan(tail.index, missing, columns)
+            yield from plan(tail.index, missing, columns, span_bytes)
             missing = []
             yield Fetch((number,), ())
-        yield from plan(tail.index, missing, columns)
+        yield from plan(tail.index, missing, columns, span_bytes)
 
     def _batches(
         self,

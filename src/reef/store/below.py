@@ -27,6 +27,10 @@ class StoreBelow(Store):
         return f"{address.removesuffix('/')}/{self._prefix.removesuffix('/')}{mark}{query}"
 
     @property
+    def is_local(self) -> bool:
+        return self._parent.is_local
+
+    @property
     def can_replace(self) -> bool:
         return self._parent.can_replace
 

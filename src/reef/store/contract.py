@@ -99,6 +99,11 @@ class Store(ABC):
         """The address that `reef.connect` would take, without secrets."""
 
     @property
+    def is_local(self) -> bool:
+        """Whether requests are so quick that handing one to another thread costs more."""
+        return False
+
+    @property
     def can_replace(self) -> bool:
         """Whether `replace` works on this store."""
         return True
@@ -162,7 +167,7 @@ class Store(ABC):
         When it returns or raises, none of them is still under way; after a failure, those
         that had not begun never do.
         """
-        if len(calls) < 2 or _inside.pool:
+        if len(calls) < 2 or _inside.pool or self.is_local:
             return [call() for call in calls]
         # The caller's own thread takes the first: one hand-over less.
         others = [self._submit(call) for call in calls[1:]]

@@ -82,6 +82,10 @@ class CountingStore(Store):
         return self._inner.url
 
     @property
+    def is_local(self) -> bool:
+        return self._inner.is_local
+
+    @property
     def can_replace(self) -> bool:
         return self._inner.can_replace
 

@@ -92,6 +92,10 @@ class FolderStore(Store):
     def url(self) -> str:
         return self._root
 
+    @property
+    def is_local(self) -> bool:
+        return True
+
     def get(self, key: str) -> Blob:
         descriptor = self._open(key)
         try:

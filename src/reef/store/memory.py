@@ -37,6 +37,10 @@ class MemoryStore(Store):
     def url(self) -> str:
         return f"memory://{self._name}"
 
+    @property
+    def is_local(self) -> bool:
+        return True
+
     def get(self, key: str) -> Blob:
         found = self._find(key)
         return Blob(memoryview(found.data), found.version)

@@ -1,0 +1,102 @@
+"""The writer below the documents: what goes into the log, and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import reef
+from reef.data.rows import DELETE, ID, KIND, PATCH, UPSERT
+from reef.documents import Namespace
+from reef.lsm.records import Condemn, Ingest, decode_record, records_of
+from reef.store import MemoryStore
+from support.faults import Crash, FaultyStore, request
+
+
+@pytest.fixture
+def ns(memory_store: MemoryStore) -> Namespace:
+    return reef.connect(memory_store).namespace("n", maintain=False)
+
+
+def test_opening_appends_an_empty_entry_of_its_epoch(ns: Namespace) -> None:
+    entry = ns._tree.log.read(1)
+    assert (entry.header.epoch, entry.header.guest, entry.header.batches) == (1, False, ())
+    assert entry.records == ()
+    assert ns._tree.head.manifest.writer_epoch == 1
+
+
+def test_a_batch_in_the_log(ns: Namespace) -> None:
+    ns.write(upserts=[{"id": "a", "n": 1}])
+    receipt = ns.write(
+        upserts=[{"id": "b", "n": 2}],
+        patches=[{"id": "a", "n": None}],
+        deletes=["c"],
+        condition=reef.if_equal(n=1),
+        on_conflict="skip",
+        idempotency_key="key",
+    )
+    entry = ns._tree.log.read(receipt.lsn)
+    (batch,) = entry.header.batches
+    assert batch.key == "key"
+    assert batch.condition == {"kind": "equal", "values": {"n": 1}}
+    assert batch.receipt == {"patched": 1, "rejected": ["b", "c"]}
+    assert batch.operations == 1
+    (rows,) = records_of(entry)
+    assert isinstance(rows, pa.RecordBatch)
+    assert rows.column(ID).to_pylist() == ["a"]
+    assert rows.column(KIND).to_pylist() == [PATCH]
+
+
+def test_operations_lie_in_the_order_in_which_they_apply(ns: Namespace) -> None:
+    receipt = ns.write(
+        upserts=[{"id": "b"}, {"id": "a"}], patches=[{"id": "a", "n": 1}], deletes=["b"]
+    )
+    (rows,) = records_of(ns._tree.log.read(receipt.lsn))
+    assert isinstance(rows, pa.RecordBatch)
+    assert rows.column(ID).to_pylist() == ["b", "a", "a", "b"]
+    assert rows.column(KIND).to_pylist() == [UPSERT, UPSERT, PATCH, DELETE]
+    assert [row["id"] for row in ns.scan().documents()] == ["a"]
+
+
+def test_a_load_is_a_guest(ns: Namespace, memory_store: MemoryStore) -> None:
+    reader = reef.connect(memory_store).namespace("n", "r")
+    receipt = reader.load([{"id": "a"}])
+    entry = ns._tree.log.read(receipt.lsn)
+    assert entry.header.guest
+    assert entry.header.epoch == 1
+    (record,) = records_of(entry)
+    assert isinstance(record, Ingest)
+    assert ns.write(upserts=[{"id": "b"}]).lsn == receipt.lsn + 1
+    assert ns.get("a") == {"id": "a"}
+
+
+@pytest.mark.parametrize("record", [b"", b"\x09", b"\x01", b"\x01" * 30, b"\x02{", b"\x03[]"])
+def test_records_that_are_not_ours(record: bytes) -> None:
+    with pytest.raises((ValueError, Exception)) as caught:
+        decode_record(memoryview(record))
+    assert isinstance(caught.value, Exception)
+
+
+def test_condemn_records_are_read(ns: Namespace) -> None:
+    assert decode_record(memoryview(b'\x03{"orphan_floor":7}')) == Condemn(7)
+
+
+def test_an_interrupted_commit_is_uncertain_for_all_that_waited(
+    memory_store: MemoryStore,
+) -> None:
+    faulty = FaultyStore(memory_store)
+    ns = reef.connect(faulty).namespace("n", maintain=False)
+    faulty.crash_before(request("create", "wal/"))
+    with pytest.raises(reef.CommitUncertain) as caught:
+        ns.write(upserts=[{"id": "a"}])
+    assert isinstance(caught.value.__cause__, Crash)
+
+
+def test_a_failed_commit_leaves_the_writer_usable(memory_store: MemoryStore) -> None:
+    ns = reef.connect(memory_store).namespace("n", maintain=False)
+    ns.write(upserts=[{"id": "a", "n": 1}])
+    for _ in range(3):
+        with pytest.raises(reef.ConditionFailed):
+            ns.write(upserts=[{"id": "a", "fresh": 1}], condition=reef.if_absent())
+    assert "fresh" not in ns.schema.attributes
+    assert ns.write(upserts=[{"id": "b", "fresh": "text"}]).lsn == 3
