@@ -13,7 +13,13 @@ from reef.data.schema import ID_TYPES, Schema, check_attribute_name
 from reef.data.types import AttributeType, parse_type
 from reef.documents.namespace import Namespace
 from reef.environment import SYSTEM, Environment
-from reef.errors import AlreadyExists, InvalidInput, NamespaceExists, NamespaceNotFound
+from reef.errors import (
+    AlreadyExists,
+    Corruption,
+    InvalidInput,
+    NamespaceExists,
+    NamespaceNotFound,
+)
 from reef.lsm.options import Options
 from reef.lsm.tree import Tree
 from reef.manifest import Manifest, Settings
@@ -76,6 +82,12 @@ class Database:
         ).with_schema(declared)
         if self.exists(name):
             raise NamespaceExists(f"there is a namespace {name!r} already")
+        for prefix in ("wal/", "segments/"):
+            for info in tree.store.list(prefix):
+                raise Corruption(
+                    f"{PREFIX}{name}/manifest/",
+                    f"objects such as {info.key} are there but no manifest; rebuild or drop it",
+                )
         try:
             tree.register.create(manifest)
         except AlreadyExists:
@@ -122,7 +134,8 @@ class Database:
     def drop(self, name: str) -> None:
         """Delete a namespace and everything in it. There is no way back."""
         tree = self._tree(name)
-        tree.register.head()
+        if next(iter(tree.store.list("")), None) is None:
+            raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket")
         tree.store.delete(HINT)
         for prefix in ("manifest/", "wal/", "segments/", ""):
             tree.store.delete_many([info.key for info in tree.store.list(prefix)])

@@ -70,7 +70,7 @@ def status_of(name: str, view: View) -> Status:
         attributes={name: str(kind) for name, kind in view.schema.attributes.items()},
         levels=levels,
         unfolded_objects=unfolded.objects,
-        unfolded_rows=unfolded.memtable.rows,
+        unfolded_rows=view.memtable.rows + sum(info.rows for info in view.ingests),
         unfolded_bytes=unfolded.nbytes,
         unfolded_ingests=len(view.ingests),
         wal_floor=manifest.wal_floor,

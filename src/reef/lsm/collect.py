@@ -17,8 +17,10 @@ from functools import partial
 
 import msgspec
 
+from reef.errors import ConcurrentPublication
 from reef.log import LogTail
 from reef.log.log import PREFIX as LOG_PREFIX
+from reef.log.tail import MissingSlot
 from reef.lsm.collection import Collection, plan_collection
 from reef.lsm.guest import append_as_guest
 from reef.lsm.reachability import reachable_segments
@@ -82,8 +84,12 @@ def _ingested(
     if all(info.key in named or not info.key.startswith(SEGMENT_PREFIX) for info in objects):
         return ()
     unfolded = unfolded_above(manifest)
-    for entry in LogTail(tree.log, unfolded.next_lsn):
-        unfolded.apply(entry)
+    try:
+        for entry in LogTail(tree.log, unfolded.next_lsn):
+            unfolded.apply(entry)
+    except MissingSlot as gap:
+        tree.past(gap)
+        raise ConcurrentPublication("another collector was at work meanwhile") from None
     return unfolded.named
 
 

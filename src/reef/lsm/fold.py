@@ -17,6 +17,7 @@ import pyarrow as pa
 from reef.data.rows import ID, PATCH, kinds_of
 from reef.errors import ConcurrentPublication
 from reef.log import LogTail
+from reef.log.tail import MissingSlot
 from reef.lsm.lookup import lookup
 from reef.lsm.memtable import Gathered
 from reef.lsm.merge import merge, resolve
@@ -64,10 +65,16 @@ def fold_from_log(tree: Tree) -> Folded | None:
     if last is None:
         return None
     unfolded = unfolded_above(head.manifest)
-    for entry in LogTail(tree.log, first):
-        unfolded.apply(entry)
-        if entry.lsn >= last:
-            break
+    try:
+        for entry in LogTail(tree.log, first):
+            unfolded.apply(entry)
+            if entry.lsn >= last:
+                break
+    except MissingSlot as gap:
+        tree.past(gap)
+        raise ConcurrentPublication(
+            f"the log from slot {first} on was folded and collected meanwhile"
+        ) from None
     if unfolded.next_lsn == first:
         return None
     return _fold(tree, head, unfolded, unfolded.next_lsn - 1)
@@ -92,6 +99,8 @@ def fold_from_memory(tree: Tree) -> Folded | None:
 def _fold(tree: Tree, head: Head, unfolded: Unfolded, last: int) -> Folded:
     manifest = head.manifest
     first = manifest.wal_floor
+    if unfolded.floor != first:
+        raise ConcurrentPublication(f"the floor is {first} now, not {unfolded.floor}")
     truncated = 0 < unfolded.truncated_at <= last
     ingests = tuple(info for info in unfolded.ingests if info.lsn <= last)
     below = ingests if truncated else (*manifest.segments, *ingests)

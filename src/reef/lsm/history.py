@@ -73,11 +73,15 @@ def _replayed(
     unfolded = unfolded_above(manifest)
     if unfolded.next_lsn < first_retained_slot(head):
         raise PastRetention(f"the log up to {name} is no longer retained")
+    tail = LogTail(tree.log, unfolded.next_lsn, last)
     try:
-        for entry in LogTail(tree.log, unfolded.next_lsn, last):
+        for entry in tail:
             if not included(entry):
                 break
             unfolded.apply(entry)
+        else:
+            # Slots that were given up hold nothing, and are behind us all the same.
+            unfolded.next_lsn = max(unfolded.next_lsn, tail.next_lsn)
     except MissingSlot:
         raise PastRetention(f"the log up to {name} is no longer retained") from None
     return View(manifest, unfolded, tree.reader_of, tree.store)

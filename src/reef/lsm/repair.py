@@ -172,9 +172,10 @@ def _plan_segments(tree: Tree, health: Health, plan: _Plan) -> None:
         base = find_base(health)
         if base is not None:
             plan.base = base
+            log = f" and log slots {base.wal_floor} through {manifest.wal_floor - 1}"
             plan.actions.append(
-                f"put the segments together again from generation {base.generation} and log slots"
-                f" {base.wal_floor} through {manifest.wal_floor - 1}; nothing is lost"
+                f"put the segments together again from generation {base.generation}"
+                f"{log if base.wal_floor < manifest.wal_floor else ''}; nothing is lost"
             )
         else:
             plan.base = manifest

@@ -75,7 +75,7 @@ class Tree:
                     self._replay(unfolded)
                     break
                 except MissingSlot as gap:
-                    head = self._past(gap)
+                    head = self.past(gap)
             self.install(head, unfolded)
 
     def refresh(self) -> None:
@@ -95,19 +95,20 @@ class Tree:
                     self._replay(unfolded)
                     break
                 except MissingSlot as gap:
-                    head = self._past(gap)
+                    head = self.past(gap)
             self.install(head, unfolded)
 
     def _caught_up(self, manifest: Manifest) -> Unfolded:
         current = self.view.unfolded
+        if manifest.wal_floor < current.floor or manifest.last_applied_lsn >= current.next_lsn:
+            return unfolded_above(manifest)
         if manifest.last_applied_lsn < current.floor:
             return current
-        if manifest.last_applied_lsn >= current.next_lsn:
-            return unfolded_above(manifest)
         return current.after(manifest.last_applied_lsn, manifest.orphan_floor)
 
-    def _past(self, gap: MissingSlot) -> Head:
-        """A slot that is gone was folded and collected, or else it was lost."""
+    def past(self, gap: MissingSlot) -> Head:
+        """The newest head: a slot that is gone was folded and collected, or else it was lost, and
+        the gap is raised."""
         head = self.register.head()
         if head.manifest.wal_floor <= gap.lsn:
             raise gap
@@ -141,12 +142,17 @@ class Tree:
                 self.install(self.head, unfolded)
 
     def advance(self, head: Head) -> None:
-        """Take in a manifest that was just published or read, without reading the log."""
+        """Take in a manifest that was just published or read, without reading the log (unless the
+        root fell back, past damage, to an older floor)."""
         with self.lock:
             if self._head is not None and head.slot < self._head.slot:
                 return
             current = self.view.unfolded
             manifest = head.manifest
+            if manifest.wal_floor < current.floor:
+                # The root fell back behind what was folded away here: that is needed again.
+                self.recover(head)
+                return
             if manifest.last_applied_lsn >= current.next_lsn:
                 # Slots that were never read here were folded: only the manifest knows their schema.
                 epoch = current.epoch
