@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from reef.segment import SegmentInfo
 
-FIRST_THRESHOLD = 16 * 1024 * 1024
+FIRST_THRESHOLD = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ and resolved together, so memory holds one stretch of each source and no more.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -48,8 +49,8 @@ def merge(
     cursors = [cursor for cursor in cursors if cursor.fill()]
     while len(cursors) > 1:
         bound = (max if reverse else min)(cursor.far_bound() for cursor in cursors)
-        pieces = [cursor.take(bound) for cursor in cursors]
-        resolved = resolve([piece for piece in pieces if piece is not None], keep_tombstones)
+        pieces = [piece for cursor in cursors for piece in cursor.take(bound)]
+        resolved = resolve(pieces, keep_tombstones)
         if resolved.num_rows:
             yield _reversed(resolved) if reverse else resolved
         cursors = [cursor for cursor in cursors if cursor.fill()]
@@ -172,52 +173,53 @@ def _reversed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class _Cursor:
-    """A stretch of one source: whole batches, at least `rows` rows when there are as many."""
+    """A stretch of one source: whole batches, about `rows` rows when there are as many."""
 
     def __init__(self, source: Iterator[pa.RecordBatch], reverse: bool, rows: int) -> None:
         self._source = source
         self._reverse = reverse
         self._rows = rows
-        self._batch: pa.RecordBatch | None = None
+        self._held: deque[pa.RecordBatch] = deque()
+        self._count = 0
 
     def fill(self) -> bool:
         """Have rows in hand; False when the source has no more."""
-        held = [self._batch] if self._batch is not None else []
-        count = sum(batch.num_rows for batch in held)
-        while count < max(1, self._rows // 4):
+        while self._count < max(1, self._rows // 4):
             batch = next(self._source, None)
             if batch is None:
                 break
             if batch.num_rows:
-                held.append(batch)
-                count += batch.num_rows
-        if not held:
-            return False
-        self._batch = concat(held[::-1] if self._reverse else held)
-        return True
+                self._held.append(batch)
+                self._count += batch.num_rows
+        return bool(self._held)
 
     def far_bound(self) -> str | int:
         """The last id in hand in the direction of the merge."""
-        assert self._batch is not None
-        ids = self._batch.column(ID)
+        ids = self._held[-1].column(ID)
         bound: str | int = ids[0 if self._reverse else len(ids) - 1].as_py()
         return bound
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """What is in hand, and whatever the source still has, batch by batch, without a copy."""
-        if self._batch is not None:
-            yield self._batch
+        yield from self._held
         for batch in self._source:
             if batch.num_rows:
                 yield batch
 
-    def take(self, bound: str | int) -> pa.RecordBatch | None:
-        """The rows on this side of the bound, the bound included."""
-        batch = self._batch
-        assert batch is not None
-        place = find_sorted(batch.column(ID), bound, after=not self._reverse)
-        near, far = batch.slice(0, place), batch.slice(place)
-        if self._reverse:
-            near, far = far, near
-        self._batch = far if far.num_rows else None
-        return near if near.num_rows else None
+    def take(self, bound: str | int) -> list[pa.RecordBatch]:
+        """The rows on this side of the bound, the bound included, in id order."""
+        taken: list[pa.RecordBatch] = []
+        while self._held:
+            batch = self._held[0]
+            place = find_sorted(batch.column(ID), bound, after=not self._reverse)
+            near, far = batch.slice(0, place), batch.slice(place)
+            if self._reverse:
+                near, far = far, near
+            if near.num_rows:
+                taken.append(near)
+                self._count -= near.num_rows
+            if far.num_rows:
+                self._held[0] = far
+                break
+            self._held.popleft()
+        return taken[::-1] if self._reverse else taken

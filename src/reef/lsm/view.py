@@ -24,8 +24,6 @@ from reef.segment import Group, SegmentInfo, SegmentReader
 from reef.store.contract import Store
 
 Document = dict[str, Any]
-
-_MERGE_SPAN = 2 * 1024 * 1024
 Version = tuple[int, pa.RecordBatch, int]
 
 # Made without Python values: Arrow imports pandas, where it is installed, to look at those.
@@ -56,7 +54,7 @@ class Run:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """All rows in id order, tombstones too. Reads little ahead: many runs are read at once."""
         for reader in self.readers:
-            yield from reader.read(list(reader.groups()), None, span_bytes=_MERGE_SPAN)
+            yield from reader.read(list(reader.groups()), None, ahead=2)
 
 
 def runs_of(

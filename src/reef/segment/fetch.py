@@ -12,7 +12,7 @@ Range = tuple[int, int]
 GAP = 16 * 1024
 """Two ranges no further apart than this are fetched as one."""
 
-SPAN_BYTES = 8 * 1024 * 1024
+SPAN_BYTES = 2 * 1024 * 1024
 SPAN_GROUPS = 32
 SPAN_RANGES = 4
 
@@ -60,12 +60,7 @@ def join(ranges: Sequence[Range]) -> list[Range]:
     return joined
 
 
-def plan(
-    index: Index,
-    groups: Sequence[int],
-    columns: Sequence[str] | None,
-    span_bytes: int = SPAN_BYTES,
-) -> list[Fetch]:
+def plan(index: Index, groups: Sequence[int], columns: Sequence[str] | None) -> list[Fetch]:
     """Fetches for the groups in their order, each bounded in bytes, groups and requests."""
     fetches: list[Fetch] = []
     members: list[int] = []
@@ -76,7 +71,7 @@ def plan(
         if members and (
             len(members) >= SPAN_GROUPS
             or len(both) > SPAN_RANGES
-            or sum(length for _, length in both) > span_bytes
+            or sum(length for _, length in both) > SPAN_BYTES
         ):
             fetches.append(Fetch(tuple(members), tuple(ranges)))
             members, both = [], own

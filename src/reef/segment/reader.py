@@ -27,7 +27,6 @@ from reef.store.contract import Pending, Store
 
 SMALL_SEGMENT = 256 * 1024
 _FETCHES_AHEAD = 8
-_DECODED_AHEAD = 1024 * 1024
 _FEW_IDS = 16
 
 
@@ -227,47 +226,38 @@ class SegmentReader:
         *,
         start: str | int | None = None,
         stop: str | int | None = None,
-        ahead: int = 2,
-        span_bytes: int = SPAN_BYTES,
+        ahead: int = 8,
     ) -> Iterator[pa.RecordBatch]:
         """Rows with ids in [start, stop), a batch a group, in the order of `groups`.
 
-        Besides the batches at hand, at most about `ahead` × `span_bytes` are being fetched; large
-        spans are decoded ahead too. Nothing is put into the cache.
+        While a batch is at hand, about `ahead` spans of 2 MiB are being fetched, if the store is
+        one that makes one wait. Nothing is put into the cache.
         """
         tail = self.tail()
-        fetches = deque(self._plan(tail, groups, columns, span_bytes))
-        decode = partial(self._batches, tail, columns, start, stop)
-        started: deque[tuple[Fetch, Pending[_Fetched | list[pa.RecordBatch]] | None]] = deque()
+        fetches = deque(self._plan(tail, groups, columns))
+        started: deque[tuple[Fetch, Pending[_Fetched] | None]] = deque()
+        if self._store.is_local:
+            ahead = 0
         flying = 0
         while fetches or started:
             while fetches and (
                 not started
                 or (
                     len(started) < _FETCHES_AHEAD * ahead
-                    and flying + fetches[0].nbytes <= ahead * span_bytes
+                    and flying + fetches[0].nbytes <= ahead * SPAN_BYTES
                 )
             ):
                 fetch = fetches.popleft()
                 flying += fetch.nbytes
-                started.append((fetch, self._start(fetch, decode) if ahead > 0 else None))
+                # Only fetched ahead, not decoded: that would have two threads wait for each
+                # other's turn with the interpreter, which costs more than it gains.
+                begin = ahead > 0 and fetch.ranges
+                call = partial(self._data, fetch)
+                started.append((fetch, self._store.start(call) if begin else None))
             fetch, pending = started.popleft()
-            ready = pending.result() if pending else self._data(fetch)
+            fetched = pending.result() if pending else self._data(fetch)
             flying -= fetch.nbytes
-            yield from decode(fetch, ready) if isinstance(ready, _Fetched) else ready
-
-    def _start(
-        self, fetch: Fetch, decode: Callable[[Fetch, _Fetched], list[pa.RecordBatch]]
-    ) -> Pending[_Fetched | list[pa.RecordBatch]] | None:
-        """Begin a fetch, if it needs the store; a large one is also decoded where it is fetched.
-
-        Decoding small ones there costs more in waiting for the interpreter than it gains.
-        """
-        if not fetch.ranges:
-            return None
-        if fetch.nbytes < _DECODED_AHEAD:
-            return self._store.start(partial(self._data, fetch))
-        return self._store.start(lambda: decode(fetch, self._data(fetch)))
+            yield from self._batches(tail, columns, start, stop, fetch, fetched)
 
     def _data(self, fetch: Fetch) -> _Fetched:
         if not fetch.ranges:
@@ -275,7 +265,7 @@ class SegmentReader:
         return _Fetched(self._store.get_ranges(self.key, fetch.ranges))
 
     def _plan(
-        self, tail: Tail, groups: Sequence[int], columns: Sequence[str] | None, span_bytes: int
+        self, tail: Tail, groups: Sequence[int], columns: Sequence[str] | None
     ) -> Iterator[Fetch]:
         """Fetches in the order of the groups; those in memory have no ranges."""
         missing: list[int] = []
@@ -283,10 +273,10 @@ class SegmentReader:
             if tail.whole is None and self._cache.peek(tail.group_keys[number]) is None:
                 missing.append(number)
                 continue
-            yield from plan(tail.index, missing, columns, span_bytes)
+            yield from plan(tail.index, missing, columns)
             missing = []
             yield Fetch((number,), ())
-        yield from plan(tail.index, missing, columns, span_bytes)
+        yield from plan(tail.index, missing, columns)
 
     def _batches(
         self,
@@ -296,13 +286,15 @@ class SegmentReader:
         stop: str | int | None,
         fetch: Fetch,
         fetched: _Fetched,
-    ) -> list[pa.RecordBatch]:
+    ) -> Iterator[pa.RecordBatch]:
         if fetch.ranges:
             groups = self._cut_groups(tail, fetch, columns, fetched)
         else:
             groups = [self._group_in_memory(tail, number, columns) for number in fetch.groups]
-        batches = (_trimmed(group.batch(columns), start, stop) for group in groups)
-        return [batch for batch in batches if batch.num_rows]
+        for group in groups:
+            batch = _trimmed(group.batch(columns), start, stop)
+            if batch.num_rows:
+                yield batch
 
     def _group_in_memory(self, tail: Tail, number: int, columns: Sequence[str] | None) -> Group:
         group = self._cache.peek(tail.group_keys[number])

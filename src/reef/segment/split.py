@@ -12,6 +12,7 @@ from reef.segment.writer import GROUP_BYTES, SegmentWriter, Start
 from reef.store.contract import Buffer
 
 SEGMENT_BYTES = 64 * 1024 * 1024
+_GROUPS_AT_ONCE = 8
 
 
 def split_segments(
@@ -42,8 +43,9 @@ def split_segments(
         return writer.finish(id=make_id(), birth=birth, run=run, level=level)
 
     writer = new(None)
+    stride = min(_GROUPS_AT_ONCE, max(2, target_bytes // (8 * group_bytes))) * group_bytes
     for batch in batches:
-        step = max(1, batch.num_rows * 2 * group_bytes // max(1, batch.nbytes))
+        step = max(1, batch.num_rows * stride // max(1, batch.nbytes))
         for first in range(0, batch.num_rows, step):
             if writer.size >= target_bytes and writer.rows:
                 yield finished(writer)

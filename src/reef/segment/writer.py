@@ -73,7 +73,7 @@ class SegmentWriter:
         self._finished = False
         self._group_bytes = max(1, group_bytes)
         self._level = compression_level
-        self._pending: list[pa.RecordBatch] = []
+        self._pending: deque[pa.RecordBatch] = deque()
         self._pending_rows = 0
         self._pending_bytes = 0
         head = encode_head()
@@ -202,26 +202,31 @@ class SegmentWriter:
 
     def _cut(self, *, everything: bool) -> None:
         """Encode full groups out of the waiting rows, and the rest too if asked."""
-        if not self._pending_rows:
-            return
-        waiting = concat(self._pending)
-        start, total = 0, waiting.num_rows
-        size = waiting.nbytes
-        usual = min(GROUP_ROWS, max(1, self._group_bytes * total // max(size, 1)))
-        while start < total:
-            rows = min(usual, total - start)
-            group = waiting.slice(start, rows)
-            while rows > 1 and group.nbytes > 2 * self._group_bytes:
-                rows = (rows + 1) // 2
-                group = waiting.slice(start, rows)
-            if start + rows == total and not everything and rows < usual:
-                break
+        while self._pending_rows:
+            average = max(1, self._pending_bytes // self._pending_rows)
+            usual = min(GROUP_ROWS, max(1, self._group_bytes // average))
+            if self._pending_rows < usual and not everything:
+                return
+            group = self._first_rows(min(usual, self._pending_rows))
+            while group.num_rows > 1 and group.nbytes > 2 * self._group_bytes:
+                half = (group.num_rows + 1) // 2
+                self._pending.appendleft(group.slice(half))
+                group = group.slice(0, half)
+            self._pending_rows -= group.num_rows
+            self._pending_bytes = max(0, self._pending_bytes - group.nbytes)
             self._encode(group)
-            start += rows
-        rest = waiting.slice(start)
-        self._pending = [rest] if rest.num_rows else []
-        self._pending_rows = rest.num_rows
-        self._pending_bytes = rest.nbytes if rest.num_rows else 0
+
+    def _first_rows(self, count: int) -> pa.RecordBatch:
+        """That many of the waiting rows; copied only where they come from several batches."""
+        pieces: list[pa.RecordBatch] = []
+        while count:
+            batch = self._pending.popleft()
+            if batch.num_rows > count:
+                self._pending.appendleft(batch.slice(count))
+                batch = batch.slice(0, count)
+            pieces.append(batch)
+            count -= batch.num_rows
+        return concat(pieces)
 
     def _encode(self, group: pa.RecordBatch) -> None:
         """Encode a group, elsewhere if there is an elsewhere, and take in those that are done."""
@@ -259,7 +264,8 @@ class SegmentWriter:
                 buffers += _padded(group.columns[name])
             else:
                 column.add(_NO_BLOCK)
-        self._emit(b"".join(buffers))
+        for part in buffers:
+            self._emit(part)
 
     def _emit(self, part: Buffer) -> None:
         self._parts.append(part)
