@@ -1,7 +1,7 @@
 """The newest-wins merge: many sorted sources into one, a window of ids at a time.
 
 A source is an iterator of row batches sorted by id. Within a source an id may come in several
-versions, newest first, as long as one batch holds all of them. A window is the range of ids up
+versions, newest first, if those above the last are patches, and one batch holds all of them. A window is the range of ids up
 to the smallest last id that any source has in hand; the rows of a window are concatenated, sorted
 and resolved together, so memory holds one stretch of each source and no more.
 """
@@ -56,9 +56,20 @@ def merge(
         cursors = [cursor for cursor in cursors if cursor.fill()]
     for cursor in cursors:
         for batch in cursor.rest():
-            resolved = resolve([batch], keep_tombstones)
+            resolved = _resolve_alone(batch, keep_tombstones)
             if resolved.num_rows:
                 yield _reversed(resolved) if reverse else resolved
+
+
+def _resolve_alone(batch: pa.RecordBatch, keep_tombstones: bool) -> pa.RecordBatch:
+    """Rows of one source, where an id has several versions only if a patch is on top of them."""
+    kinds = kinds_of(batch)
+    highest = int(kinds.max())
+    if highest == PATCH:
+        return resolve([batch], keep_tombstones)
+    if keep_tombstones or highest == UPSERT:
+        return batch
+    return _take(batch, np.flatnonzero(kinds != DELETE))
 
 
 def resolve(pieces: Sequence[pa.RecordBatch], keep_tombstones: bool) -> pa.RecordBatch:

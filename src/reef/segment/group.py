@@ -33,10 +33,10 @@ class Group:
         "_kinds",
         "_lsn",
         "_lsns",
+        "_nbytes",
         "_places",
         "_schema",
         "ids",
-        "nbytes",
         "rows",
     )
 
@@ -60,7 +60,7 @@ class Group:
         self._getters: dict[str, Getter] = {}
         self._every: dict[str, Getter] | None = None
         self._ids: list[str] | list[int] | None = None
-        self.nbytes = _memory(rows, blocks)
+        self._nbytes = 0
         place = places[None]
         body = decode_block(key, place.offset, blocks[None], place.length, place.crc)
         try:
@@ -70,6 +70,13 @@ class Group:
         self.ids = keys.ids
         self._lsns = keys.lsns
         self._kinds = keys.kinds
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the group may come to take; the same whenever it is asked."""
+        if not self._nbytes:
+            self._nbytes = _memory(self.rows, self._blocks)
+        return self._nbytes
 
     @property
     def id_list(self) -> Sequence[str] | Sequence[int]:
