@@ -176,9 +176,8 @@ def test_a_program_that_only_writes_never_meets_a_limit(
             assert ns.status().unfolded_objects <= TINY.backlog_objects
         assert ns.count() == 50
         assert ns.get("049") == {"id": "049", "n": 299, "s": "x" * 200}
-        status = ns.status()
-        assert sum(level.runs for level in status.levels) <= 12
-        assert status.wal_floor > 200
+        # However slow the upkeep was, all but a backlog is folded.
+        assert ns.status().wal_floor >= 300 - TINY.backlog_objects
 
 
 def test_a_backlog_limit_below_the_fold_threshold_folds(memory_store: MemoryStore) -> None:

@@ -76,7 +76,10 @@ def source_of(rows: list[Version], size: int, reverse: bool) -> list[pa.RecordBa
     """A sorted source in batches of few ids; all versions of an id are in one of them."""
     by_id: dict[str, list[Version]] = {}
     for row in sorted(rows, key=lambda row: (row[0], -row[1])):
-        by_id.setdefault(row[0], []).append(row)
+        above = by_id.setdefault(row[0], [])
+        # As a memtable gives them: nothing below the newest version that is no patch.
+        if not above or above[-1][2] == PATCH:
+            above.append(row)
     ids = list(by_id)
     batches = [
         batch_of([row for id in ids[start : start + size] for row in by_id[id]])

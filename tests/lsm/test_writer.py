@@ -8,9 +8,11 @@ import pytest
 import reef
 from reef.data.rows import DELETE, ID, KIND, PATCH, UPSERT
 from reef.documents import Namespace
+from reef.documents.batches import make_batch
 from reef.lsm.records import Condemn, Ingest, decode_record, records_of
+from reef.lsm.writer import _Ticket
 from reef.store import MemoryStore
-from support.faults import Crash, FaultyStore, request
+from support.faults import FaultyStore, request
 
 
 @pytest.fixture
@@ -86,10 +88,21 @@ def test_an_interrupted_commit_is_uncertain_for_all_that_waited(
 ) -> None:
     faulty = FaultyStore(memory_store)
     ns = reef.connect(faulty).namespace("n", maintain=False)
-    faulty.crash_before(request("create", "wal/"))
-    with pytest.raises(reef.CommitUncertain) as caught:
-        ns.write(upserts=[{"id": "a"}])
-    assert isinstance(caught.value.__cause__, Crash)
+    ns.write(upserts=[{"id": "a"}])
+    writer = ns._writer
+    assert writer is not None
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    follower = _Ticket(make_batch(ns.schema, ns._tree.options, upserts=[{"id": "b"}]))
+    writer._queue.append(follower)
+    faulty.pause_before(request("create", "wal/"), interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ns.write(upserts=[{"id": "c"}])
+    assert isinstance(follower.error, reef.CommitUncertain)
+    assert follower.wake.acquire(blocking=False)
+    assert ns.write(upserts=[{"id": "d"}]).upserted == 1
 
 
 def test_a_failed_commit_leaves_the_writer_usable(memory_store: MemoryStore) -> None:

@@ -84,6 +84,8 @@ class Database:
             raise NamespaceExists(f"there is a namespace {name!r} already")
         for prefix in ("wal/", "segments/"):
             for info in tree.store.list(prefix):
+                if self.exists(name):  # somebody else made it meanwhile, and wrote
+                    raise NamespaceExists(f"there is a namespace {name!r} already")
                 raise Corruption(
                     f"{PREFIX}{name}/manifest/",
                     f"objects such as {info.key} are there but no manifest; rebuild or drop it",
@@ -136,8 +138,13 @@ class Database:
         tree = self._tree(name)
         if next(iter(tree.store.list("")), None) is None:
             raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket")
-        tree.store.delete(HINT)
-        for prefix in ("manifest/", "wal/", "segments/", ""):
+        # The newest manifest goes last of its kind, and its copy in the hint after it: until then
+        # the namespace is whole, and from then on it is not there.
+        manifests = [info.key for _, info in tree.register.generations()]
+        tree.store.delete_many(manifests[:-1])
+        for key in (*manifests[-1:], HINT):
+            tree.store.delete(key)
+        for prefix in ("wal/", "segments/", ""):
             tree.store.delete_many([info.key for info in tree.store.list(prefix)])
 
     def close(self) -> None:

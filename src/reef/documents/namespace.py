@@ -13,7 +13,14 @@ from reef.documents.changes import Change, changes
 from reef.documents.load import load
 from reef.documents.reading import FrozenReading, Reading
 from reef.documents.status import Status, status_of
-from reef.errors import Backpressure, Closed, ConcurrentPublication, InvalidInput, ReadOnly
+from reef.errors import (
+    Backpressure,
+    Closed,
+    ConcurrentPublication,
+    InvalidInput,
+    ReadOnly,
+    SchemaConflict,
+)
 from reef.lsm.batch import Condition, Receipt, WriteBatch
 from reef.lsm.collect import Collected, collect
 from reef.lsm.compact import Compacted, compact
@@ -88,21 +95,29 @@ class Namespace(Reading):
         if writer is None:
             raise self._not_writable()
         tree = self._tree
-        batch = make_batch(
-            tree.view.unfolded.schema,
-            tree.options,
-            upserts=upserts,
-            patches=patches,
-            deletes=deletes,
-            delete_where=delete_where,
-            condition=condition,
-            on_conflict=on_conflict,
-            idempotency_key=idempotency_key,
-        )
-        self._respect_backlog()
-        receipt = self._commit(writer, batch)
-        self._wake_if_needed()
-        return receipt
+        while True:
+            schema = tree.view.unfolded.schema
+            batch = make_batch(
+                schema,
+                tree.options,
+                upserts=upserts,
+                patches=patches,
+                deletes=deletes,
+                delete_where=delete_where,
+                condition=condition,
+                on_conflict=on_conflict,
+                idempotency_key=idempotency_key,
+            )
+            self._respect_backlog()
+            try:
+                receipt = self._commit(writer, batch)
+            except SchemaConflict:
+                # What was inferred may fit another way what somebody else's write decided first.
+                if tree.view.unfolded.schema is schema:
+                    raise
+                continue
+            self._wake_if_needed()
+            return receipt
 
     def _commit(self, writer: Writer, batch: WriteBatch) -> Receipt:
         if is_large(batch, self._tree):
@@ -198,8 +213,14 @@ class Namespace(Reading):
             folded = fold_from_log(self._tree)
             self.refresh()
             return folded
-        self._follow_root()
-        return fold_from_memory(self._tree)
+        while True:
+            self._follow_root()
+            try:
+                return fold_from_memory(self._tree)
+            except ConcurrentPublication:
+                # The upkeep of this very handle, or another process, was faster: go on from there.
+                if self._tree.register.head().slot == self._tree.head.slot:
+                    raise
 
     def compact(self, *, full: bool = False) -> Compacted | None:
         """Do one compaction now, or all into one run. None when the tree is in shape."""

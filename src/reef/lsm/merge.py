@@ -1,9 +1,10 @@
 """The newest-wins merge: many sorted sources into one, a window of ids at a time.
 
 A source is an iterator of row batches sorted by id. Within a source an id may come in several
-versions, newest first, if those above the last are patches, and one batch holds all of them. A window is the range of ids up
-to the smallest last id that any source has in hand; the rows of a window are concatenated, sorted
-and resolved together, so memory holds one stretch of each source and no more.
+versions, newest first, if those above the last are patches, and one batch holds all of them. A
+window is the range of ids up to the smallest last id that any source has in hand; the rows of a
+window are concatenated, sorted and resolved together, so memory holds one stretch of each source
+and no more.
 """
 
 from __future__ import annotations

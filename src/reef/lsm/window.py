@@ -59,7 +59,7 @@ def recall(
 ) -> Receipt | None:
     """The receipt that this key was answered with, if it is inside the window."""
     use = unfolded.get(key)
-    if use is not None:
+    if use is not None and now - use.created_at <= settings.window_seconds:
         return Receipt.from_dict(use.lsn, use.receipt)
     for reader in sorted(segments, key=lambda reader: -reader.info.max_lsn):
         hit = reader.find(key)

@@ -21,7 +21,7 @@ class Worker:
     """
 
     def __init__(self, name: str, work: Callable[[], bool], every: float | None = None) -> None:
-        self.failure: ReefError | None = None
+        self.failure: Exception | None = None
         self._work = work
         self._every = every
         self._condition = Condition()
@@ -76,9 +76,12 @@ class Worker:
             except ConcurrentPublication as overtaken:
                 _logger.info("%s: %s", self._thread.name, overtaken)
                 again = True
-            except ReefError as failure:
+            except Exception as failure:
                 self.failure = failure
-                _logger.warning("%s will try again: %s", self._thread.name, failure)
+                unforeseen = not isinstance(failure, ReefError)
+                _logger.warning(
+                    "%s will try again: %s", self._thread.name, failure, exc_info=unforeseen
+                )
                 with self._condition:
                     self._condition.wait_for(lambda: self._stopping, pause)
                 pause = min(pause * 2, _LONGEST_WAIT)

@@ -105,23 +105,25 @@ class Writer:
     def _lead(self, own: _Ticket) -> None:
         """Commit groups until the own ticket is done, then name the next leader."""
         finished: list[_Ticket] = []
-        while not own.done:
-            finished += self._commit_group()
-        with self._mutex:
-            successor = self._queue[0] if self._queue else None
-            self._leading = successor is not None
-        if successor is not None:
-            successor.wake.release()
-        for ticket in finished:
-            if ticket is not own:
-                ticket.wake.release()
+        try:
+            while not own.done:
+                self._commit_group(finished)
+        finally:
+            with self._mutex:
+                successor = next((ticket for ticket in self._queue if ticket is not own), None)
+                self._leading = successor is not None
+            if successor is not None:
+                successor.wake.release()
+            for ticket in finished:
+                if ticket is not own:
+                    ticket.wake.release()
 
-    def _commit_group(self) -> list[_Ticket]:
+    def _commit_group(self, finished: list[_Ticket]) -> None:
         """One log object: whoever is at the front of the queue, as far as they go together.
 
-        Returns the tickets that are done, well or badly.
+        Tickets that are done, well or badly, are added to `finished`. An interruption of this
+        thread is passed on when they have been told that their outcome is uncertain.
         """
-        finished: list[_Ticket] = []
         with self._mutex:
             waiting = list(self._queue)
             self._queue.clear()
@@ -142,7 +144,10 @@ class Writer:
                 self._failure = failure
             for ticket in waiting:
                 ticket.error = failure if isinstance(failure, ReefError) else _interrupted(failure)
-        return finished + waiting
+            if not isinstance(failure, Exception):
+                raise
+        finally:
+            finished += waiting
 
     def _admit(self, waiting: list[_Ticket]) -> tuple[list[_Ticket], list[_Ticket], list[_Ticket]]:
         """Split into those that go together now, those decided already, and those for later.
