@@ -119,6 +119,8 @@ def test_a_paused_writer_whose_slot_was_collected_is_fenced() -> None:
             second.write(upserts=[{"id": "c"}])
 
     faulty.pause_before(request("create", "wal/"), successor)
+    with pytest.raises(reef.CommitUncertain):
+        first.write(upserts=[{"id": "zombie"}])
     with pytest.raises(Fenced):
         first.write(upserts=[{"id": "zombie"}])
     # Its PUT did win the collected slot; nobody reads it.
@@ -135,6 +137,49 @@ def test_a_paused_writer_whose_slot_was_collected_is_fenced() -> None:
     assert third.verify(deep=True).sound
     assert ids_of(store) == ["a", "b", "c"]
     assert not list(third._tree.log.list(1))
+
+
+def test_a_writer_that_slept_before_its_commit_is_fenced_without_a_trace() -> None:
+    clock = Clock()
+    store = MemoryStore(clock.environment())
+    first = open_writer(store, clock)
+    first.write(upserts=[{"id": "a"}])
+    with open_writer(store, clock) as second:
+        second.index()
+        clock.advance(1_000)
+        second.gc(apply=True)
+    with pytest.raises(Fenced):
+        first.write(upserts=[{"id": "zombie"}])
+    assert not list(store.list("namespaces/n/wal/"))
+    assert ids_of(store) == ["a"]
+
+
+@pytest.mark.parametrize("how", ["write", "load"])
+def test_a_commit_that_was_collected_before_its_answer_is_not_denied(how: str) -> None:
+    """The PUT lands, the writer sleeps, others fold and collect the slot: it must not be told
+    that nothing was written."""
+    clock = Clock()
+    store = MemoryStore(clock.environment())
+    faulty = FaultyStore(store)
+    first = open_writer(faulty, clock)
+    first.write(upserts=[{"id": "a"}])
+
+    def others() -> None:
+        with Database(store, Options(), clock.environment()).namespace("n", "r") as worker:
+            while worker.index() is not None:
+                pass
+            clock.advance(1_000)
+            worker.gc(apply=True)
+
+    faulty.pause_after(request("create", "wal/"), others)
+    with pytest.raises(reef.CommitUncertain):
+        if how == "write":
+            first.write(upserts=[{"id": "b"}])
+        else:
+            first.load([{"id": "b"}])
+    assert ids_of(store) == ["a", "b"]
+    assert first.write(upserts=[{"id": "c"}], condition=reef.if_absent()).upserted == 1
+    assert ids_of(store) == ["a", "b", "c"]
 
 
 def test_a_sleeper_that_fills_the_gap_exactly_is_not_in_the_feed() -> None:
@@ -154,6 +199,8 @@ def test_a_sleeper_that_fills_the_gap_exactly_is_not_in_the_feed() -> None:
             second.write(upserts=[{"id": "b"}])
 
     faulty.pause_before(request("create", "wal/"), successor)
+    with pytest.raises(reef.CommitUncertain):
+        first.write(upserts=[{"id": "zombie"}])
     with pytest.raises(Fenced):
         first.write(upserts=[{"id": "zombie"}])
     with Database(store, Options(), clock.environment()).namespace("n", "r") as reader:

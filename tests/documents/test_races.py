@@ -345,3 +345,58 @@ def test_a_scan_under_way_ends_with_its_retention(world: World) -> None:
     collect_twice(world, writer)
     with pytest.raises(reef.PastRetention):
         list(scan)
+
+
+def test_creating_what_somebody_else_has_just_created_and_written_opens_it(world: World) -> None:
+    """Objects without a manifest are damage, unless the manifest came between two looks."""
+
+    def other() -> None:
+        world.open().write(upserts=[{"id": "a"}])
+
+    world.faulty.pause_before(request("list", "wal/"), other)
+    with world.open(faulty=True) as second:
+        assert second.get("a") == {"id": "a"}
+        second.write(upserts=[{"id": "b"}])
+    assert set(world.contents()) == {"a", "b"}
+
+
+def test_a_reader_that_sleeps_while_the_generations_it_listed_are_collected(world: World) -> None:
+    writer = world.open()
+    writer.write(upserts=[{"id": "a"}])
+    world.store.delete("namespaces/n/hint.json")
+
+    def others() -> None:
+        writer.index()
+        collect_twice(world, writer)
+
+    world.faulty.pause_before(request("get", "manifest/"), others)
+    with world.open("r", faulty=True) as reader:
+        assert reader.get("a") == {"id": "a"}
+        assert reader.generation == writer.generation
+
+
+@pytest.mark.parametrize("how", ["condition", "patch", "delete_where", "key"])
+def test_a_writer_whose_segments_were_collected_by_others_reads_the_new_ones(
+    world: World, how: str
+) -> None:
+    writer = world.open()
+    for number in range(9):
+        writer.write(upserts=[{"id": "a", "n": number}], idempotency_key=f"k{number}")
+        writer.index()
+    worker = world.open("r")
+    world.open("r").load([{"id": "z"}], idempotency_key="load")
+    while worker.index() is not None:
+        pass
+    worker.compact(full=True)
+    collect_twice(world, worker)
+    if how == "condition":
+        assert writer.write(upserts=[{"id": "a"}], condition=reef.if_equal(n=8)).upserted == 1
+    elif how == "patch":
+        assert writer.write(patches=[{"id": "a", "n": 10}]).patched == 1
+    elif how == "delete_where":
+        assert writer.write(delete_where="n >= 0").deleted == 1
+    else:
+        before = writer.lsn
+        assert writer.write(upserts=[{"id": "b"}], idempotency_key="k3").upserted == 1
+        assert writer.lsn >= before
+        assert "b" not in world.contents()

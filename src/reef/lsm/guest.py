@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reef.errors import ConcurrentPublication
-from reef.log import BatchHeader, LogHeader
+from reef.errors import CommitUncertain
+from reef.log import BatchHeader, LogHeader, decode, encode
 from reef.lsm.reachability import is_retained_slot
 from reef.lsm.tree import Tree
 from reef.lsm.view import View
-from reef.store.contract import Buffer
+from reef.store.contract import Buffer, as_bytes
 
 Records = tuple[Sequence[BatchHeader], Sequence[Sequence[Buffer]]]
 
@@ -50,11 +50,12 @@ def append_as_guest(tree: Tree, decide: Callable[[View], Records | None]) -> Vie
                     # As a writer does: a slot that was collected meanwhile can be won again.
                     manifest = tree.register.head().manifest
                     if not is_retained_slot(manifest, header.lsn):
-                        raise ConcurrentPublication(
-                            f"slot {header.lsn} was folded and collected before it was appended to"
+                        raise CommitUncertain(
+                            f"slot {header.lsn} was folded and collected in the middle of the"
+                            " append; nobody can tell any more which came first"
                         )
-                holder = tree.log.read(header.lsn)
                 tree.discarded = ()
-                tree.apply(holder)
+                key = tree.log.key(header.lsn)
+                tree.apply(decode(key, memoryview(as_bytes(encode(header, records)))))
                 return tree.view
             tree.apply(holder)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from reef.data.rows import ID, concat
-from reef.errors import Closed, CommitUncertain, Fenced, ReefError
+from reef.errors import Closed, CommitUncertain, Fenced, ObjectNotFound, ReefError
 from reef.log import BatchHeader, LogEntry, LogHeader
 from reef.lsm.admission import Admitted, admit
 from reef.lsm.batch import Receipt, WriteBatch
@@ -194,6 +194,14 @@ class Writer:
                     ticket.receipt = ticket.admitted.receipt.in_slot(view.unfolded.next_lsn - 1)
                     decided.append(ticket)
                     continue
+            except ObjectNotFound as gone:
+                if group:
+                    return group, decided, waiting[place:]
+                ticket.error = self._renew(gone)
+                if ticket.error is None:
+                    return group, decided, waiting[place:]
+                decided.append(ticket)
+                continue
             except ReefError as error:
                 ticket.error = error
                 decided.append(ticket)
@@ -253,6 +261,11 @@ class Writer:
     def _append(self, batches: list[BatchHeader], contents: list[Record]) -> bool:
         tree = self.tree
         lsn = tree.view.unfolded.next_lsn
+        if self._slept():
+            # Better to know before the PUT than to be in doubt after it.
+            self._look_at_root()
+            if tree.view.unfolded.next_lsn != lsn:
+                return False
         # What this process took in of the root and the log (to fold, to load, to collect) may
         # have told it already; then the next slot is free, and not for it.
         epoch = max(tree.head.manifest.writer_epoch, tree.view.unfolded.epoch)
@@ -293,31 +306,50 @@ class Writer:
             tree.apply(LogEntry(header, (), size), applied)
         return True
 
+    def _slept(self) -> bool:
+        """Whether it is so long since this process looked at the root that anything may be gone."""
+        tree = self.tree
+        self._confirmed = max(self._confirmed, tree.head.confirmed)
+        asleep = tree.environment.monotonic() - self._confirmed
+        return asleep >= tree.head.manifest.settings.standing
+
+    def _look_at_root(self) -> Manifest:
+        head = self.tree.register.head()
+        self._confirmed = head.confirmed
+        self.tree.advance(head)
+        return head.manifest
+
+    def _renew(self, gone: ObjectNotFound) -> ReefError | None:
+        """Read the root again after an object that it names was found gone: compacted away and
+        collected since. Returns what is wrong if that was not it."""
+        before = self.tree.head.slot
+        try:
+            self._look_at_root()
+        except ReefError as failure:
+            return failure
+        return None if self.tree.head.slot > before else gone
+
     def _prove_standing(self, lsn: int) -> None:
         """Before the acknowledgement: is the slot that was won one that will be read?
 
         A writer that slept may win a slot that its successor filled, folded and collected. One
         that looked at the root a moment ago cannot have. A slot above the floor is read by
-        everybody, and one that the root lists as folded still had its object when it was won.
+        everybody, and one that the root lists as folded still had its object when it was won. Of
+        any other nobody can tell any more whether it was won before it was folded or after.
         """
-        tree = self.tree
-        settings = tree.head.manifest.settings
-        self._confirmed = max(self._confirmed, tree.head.confirmed)
-        if tree.environment.monotonic() - self._confirmed < settings.standing:
+        if not self._slept():
             return
         try:
-            head = tree.register.head()
+            manifest = self._look_at_root()
         except ReefError as failure:
             raise CommitUncertain(
                 f"slot {lsn} was written, but the root could not be read to confirm it: {failure}"
             ) from failure
-        if not is_retained_slot(head.manifest, lsn):
-            raise Fenced(
-                f"slot {lsn} was folded and collected while writer epoch {self.epoch} slept;"
-                f" the epoch is {head.manifest.writer_epoch} now"
+        if not is_retained_slot(manifest, lsn):
+            raise CommitUncertain(
+                f"slot {lsn} was folded and collected while writer epoch {self.epoch} slept in the"
+                f" middle of its commit; the epoch is {manifest.writer_epoch} now"
             )
-        self._confirmed = head.confirmed
-        tree.advance(head)
 
 
 def _interrupted(failure: BaseException) -> CommitUncertain:

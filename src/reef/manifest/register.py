@@ -110,15 +110,20 @@ class Register:
 
         A damaged generation is passed over for the one before it, and logged.
         """
-        began = self.environment.monotonic()
-        hint = self.read_hint()
-        newer = self.generations(after=hint.generation if hint else 0)
-        return self.choose(hint, newer, began)
+        for _ in range(_UNCERTAIN_ATTEMPTS):
+            began = self.environment.monotonic()
+            hint = self.read_hint()
+            newer = self.generations(after=hint.generation if hint else 0)
+            found = self._choose(hint, newer, began)
+            if found is not None:
+                return found
+        raise StoreUnavailable("generations are collected faster than the newest one can be read")
 
-    def choose(
+    def _choose(
         self, hint: Manifest | None, newer: list[tuple[int, ObjectInfo]], began: float
-    ) -> Head:
-        """The head, given what the hint holds and the generations that came after it."""
+    ) -> Head | None:
+        """The head, given what the hint holds and the generations that came after it. None when
+        one of those is gone again: whoever listed it slept, and there are newer ones by now."""
         slot = newer[-1][0] if newer else hint.generation if hint else 0
         for generation, _ in reversed(newer):
             try:
@@ -126,7 +131,7 @@ class Register:
             except Corruption as damage:
                 _logger.error("%s; falling back to the generation before it", damage)
             except ObjectNotFound:
-                continue
+                return None
         if hint is None:
             if newer:
                 raise Corruption(self.key(slot), "no manifest of this namespace can be read")
