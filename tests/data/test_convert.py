@@ -16,10 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reef.data import convert
 from reef.data.convert import convert_rows
+from reef.data.convert_few import convert_few_rows
 from reef.data.place import LARGEST_VALUE
+from reef.data.plain import PlainRows, as_batch, join, tombstone_rows
 from reef.data.rows import (
+    DELETE,
     ID,
     KIND,
     PATCH,
@@ -458,23 +460,86 @@ def alike(draw: st.DrawFn) -> list[dict[str, Any]]:
     return draw(st.lists(row, min_size=1, max_size=4))
 
 
+def through_the_log(plain: PlainRows) -> PlainRows:
+    return PlainRows.decode(memoryview(b"".join(plain.encode())))
+
+
 @settings(deadline=None)
 @given(st.one_of(ROWS, alike()))
 def test_few_rows_take_either_way_alike(rows: list[dict[str, Any]]) -> None:
     for data in (rows, rows[:1]):
-        short, _ = convert_rows(data, SCHEMA, kind=UPSERT)
-        # A tuple of rows always goes the long way.
-        long, _ = convert_rows(tuple(data), SCHEMA, kind=UPSERT)
-        assert short.equals(long, check_metadata=True)
+        plain = convert_few_rows(data, SCHEMA, UPSERT)
+        if plain is None:
+            continue
+        for short in (plain, through_the_log(plain)):
+            batch = as_batch(short)
+            by_id = {row["id"]: row for row in data}
+            assert {row["id"]: row for row in back(batch, SCHEMA)} == by_id
+            for number, identity in enumerate(short.ids()):
+                assert short.document(number) == by_id[identity]
+                assert short.document(number, ("count",)).keys() <= {"id", "count"}
 
 
-def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_short_way_is_taken() -> None:
     row = {"id": "a", "text": "x", "count": 1, "vector": [1.0, 2.0, 3.0], "extra": {"a": 1}}
-    monkeypatch.setattr(convert, "sources_of", lambda data: pytest.fail("the long way"))
-    rows = [row, {**row, "id": "b", "text": None, "vector": None, "extra": None}]
-    batch, _ = convert_rows(rows, SCHEMA, kind=PATCH)
+    rows = [row, {**row, "id": "b", "text": None, "vector": None, "extra": None}, {"id": "c"}]
+    plain = convert_few_rows(rows, SCHEMA, PATCH)
+    assert plain is not None
+    assert plain.kinds == bytes([PATCH] * 3)
+    batch = as_batch(plain)
     assert back(batch, SCHEMA) == rows
     assert json.loads(batch.column("extra")[0].as_py()) == {"a": 1}
+
+
+def test_plain_rows_keep_nothing_of_their_makers() -> None:
+    row: dict[str, Any] = {"id": "a", "sizes": [1, 2], "extra": {"a": [1]}}
+    plain = convert_few_rows([row], SCHEMA, UPSERT)
+    assert plain is not None
+    row["sizes"].append(3)
+    row["extra"]["a"].append(2)
+    plain.document(0)["sizes"].append(4)
+    assert plain.document(0) == {"id": "a", "sizes": [1, 2], "extra": {"a": [1]}}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": "a", "count": 2**63},
+        {"id": "a", "count": True},
+        {"id": "a", "ratio": 1},
+        {"id": "a", "text": "\ud800"},
+        {"id": "a", "vector": [1.0, math.inf, 0.0]},
+        {"id": "a", "vector": [1.0, 1e39, 0.0]},
+        {"id": "a", "vector": [1.0, 2.0]},
+        {"id": "a", "moment": datetime(2024, 1, 1)},
+        {"id": "a", "unknown": 1},
+        {"id": "a", "extra": {"x": math.nan}},
+        {"id": ""},
+        {"id": 1},
+        {"text": "x"},
+    ],
+)
+def test_what_is_not_plain_takes_the_long_way(row: dict[str, Any]) -> None:
+    assert convert_few_rows([{"id": "z"}, row], SCHEMA, UPSERT) is None
+
+
+def test_joined_rows_are_those_of_all() -> None:
+    first = convert_few_rows([{"id": "a", "count": 1}], SCHEMA, UPSERT)
+    second = convert_few_rows([{"id": "b", "text": "x"}], SCHEMA, PATCH)
+    assert first is not None
+    assert second is not None
+    both = join([first, second, tombstone_rows(["c"], "string")])
+    assert isinstance(both, PlainRows)
+    again = through_the_log(both)
+    assert again.kinds == bytes([UPSERT, PATCH, DELETE])
+    assert [again.document(n) for n in range(3)] == [
+        {"id": "a", "count": 1},
+        {"id": "b", "text": "x"},
+        {"id": "c"},
+    ]
+    mixed = join([both, as_batch(first)])
+    assert isinstance(mixed, pa.RecordBatch)
+    assert mixed.column(ID).to_pylist() == ["a", "b", "c", "a"]
 
 
 def test_equal_keys_under_another_schema_do_not_share_a_plan() -> None:

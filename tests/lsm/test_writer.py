@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import reef
+from reef.data.plain import PlainRows, as_batch
 from reef.data.rows import DELETE, ID, KIND, PATCH, UPSERT
 from reef.documents import Namespace
 from reef.documents.batches import make_batch
@@ -43,8 +44,9 @@ def test_a_batch_in_the_log(ns: Namespace) -> None:
     assert batch.condition == {"kind": "equal", "values": {"n": 1}}
     assert batch.receipt == {"patched": 1, "rejected": ["b", "c"]}
     assert batch.operations == 1
-    (rows,) = records_of(entry)
-    assert isinstance(rows, pa.RecordBatch)
+    (record,) = records_of(entry)
+    assert isinstance(record, PlainRows)
+    rows = as_batch(record)
     assert rows.column(ID).to_pylist() == ["a"]
     assert rows.column(KIND).to_pylist() == [PATCH]
 
@@ -53,8 +55,9 @@ def test_operations_lie_in_the_order_in_which_they_apply(ns: Namespace) -> None:
     receipt = ns.write(
         upserts=[{"id": "b"}, {"id": "a"}], patches=[{"id": "a", "n": 1}], deletes=["b"]
     )
-    (rows,) = records_of(ns._tree.log.read(receipt.lsn))
-    assert isinstance(rows, pa.RecordBatch)
+    (record,) = records_of(ns._tree.log.read(receipt.lsn))
+    assert isinstance(record, pa.RecordBatch | PlainRows)
+    rows = as_batch(record)
     assert rows.column(ID).to_pylist() == ["b", "a", "a", "b"]
     assert rows.column(KIND).to_pylist() == [UPSERT, UPSERT, PATCH, DELETE]
     assert [row["id"] for row in ns.scan().documents()] == ["a"]

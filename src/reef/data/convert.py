@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reef.data.convert_arrow import column_of_arrow, infer_arrow, plain_array
-from reef.data.convert_few import FEW, convert_few_rows
 from reef.data.convert_sources import ArrowColumn, Source, ValueColumn, sources_of
 from reef.data.convert_values import column_of_values
 from reef.data.ids import check_ids, ids_of_values, kind_of_ids
@@ -43,10 +42,6 @@ def convert_rows(
     that some row sets to null. With `infer` off an attribute that the schema lacks is a
     `SchemaConflict`. Errors are `InvalidInput` or one of its children; nothing is half done.
     """
-    if type(data) is list and len(data) <= FEW:
-        batch = convert_few_rows(data, schema, kind)
-        if batch is not None:
-            return batch, schema
     sources, rows = sources_of(data)
     ids = _ids(sources.pop(ID, None), rows, schema.id_kind)
     arrays = [ids, _kinds(kind, rows)]

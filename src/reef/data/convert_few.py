@@ -1,32 +1,30 @@
-"""The short way for a few rows with the same keys, all of which the schema knows.
+"""The short way for a few rows, all of whose attributes the schema knows: plain rows.
 
-Most writes are one document, and an Arrow array costs microseconds however small it is. So all
-columns are made at once, as one array of structs, by a plan kept for the keys and the schema.
-Whatever is not quite plain, wrong input included, takes the long way, which also finds the
-words for errors.
+Most writes are one document, and an Arrow array costs microseconds however small it is. So a few
+rows stay Python values, checked by a plan kept for their keys and the schema. Whatever is not quite
+plain, wrong input included, takes the long way, which also finds the words for errors.
 """
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-
 from reef.data.ids import check_id
 from reef.data.json_text import NotJson, encode_json
 from reef.data.place import LARGEST_VALUE
-from reef.data.rows import ID, KIND, KIND_FIELD, field_of, id_field, null_flag
+from reef.data.plain import PlainRows, Types, union_of
+from reef.data.rows import ID
 from reef.data.schema import INTEGER_IDS, Schema
 from reef.data.types import AttributeType
 from reef.errors import InvalidId
 
 FEW = 16
-"""More rows than this go column by column."""
+"""More rows than this go column by column, as Arrow."""
 
 _MOST_PLANS = 512
 _SAFE_LENGTH = LARGEST_VALUE // 4
@@ -37,7 +35,7 @@ class _Detour(Exception):
 
 
 class _Plan(NamedTuple):
-    struct: pa.DataType
+    types: Types
     identity: type
     checked: tuple[tuple[str, type], ...]
     prepared: tuple[tuple[str, Callable[[Any], Any]], ...]
@@ -48,49 +46,53 @@ class _Plan(NamedTuple):
 _plans: dict[tuple[int, tuple[str, ...]], tuple[Schema, _Plan | None]] = {}
 
 
-def convert_few_rows(rows: list[Any], schema: Schema, kind: int) -> pa.RecordBatch | None:
-    """The rows as a batch, or None if they take the long way."""
-    if not rows or type(rows[0]) is not dict:
+def convert_few_rows(data: object, schema: Schema, kind: int) -> PlainRows | None:
+    """A list of a few dicts as plain rows, the last of each id; None if it takes the long way."""
+    if type(data) is not list or not 0 < len(data) <= FEW:
         return None
-    names = tuple(rows[0])
+    rows: dict[Any, dict[str, Any]] = {}
+    plan: _Plan | None = None
+    names: tuple[str, ...] = ()
+    types: list[Types] = []
+    try:
+        for row in data:
+            if type(row) is not dict:
+                return None
+            keys = tuple(row)
+            if plan is None or keys != names:
+                names = keys
+                plan = _plan_of(schema, keys)
+                if plan is None:
+                    return None
+                types.append(plan.types)
+            values = row.copy()
+            identity = values[ID]
+            if type(identity) is not plan.identity:
+                return None
+            check_id(identity, schema)
+            for name, expected in plan.checked:
+                value = values[name]
+                if type(value) is not expected and value is not None:
+                    return None
+            for name, prepare in plan.prepared:
+                value = values[name]
+                if value is not None:
+                    values[name] = prepare(value)
+            rows.pop(identity, None)
+            rows[identity] = values
+        plain = PlainRows(list(rows.values()), bytes([kind]) * len(rows), union_of(types))
+        plain.packed  # noqa: B018 - here, where text that is no Unicode can take the long way
+    except (_Detour, InvalidId, NotJson, ValueError, TypeError, OverflowError):
+        return None
+    return plain
+
+
+def _plan_of(schema: Schema, names: tuple[str, ...]) -> _Plan | None:
     key = (id(schema), names)
     try:
-        plan = _plans[key][1]
-    except KeyError:
-        plan = _make_plan(schema, key)
-    if plan is None:
-        return None
-    nulls: dict[str, list[int]] = {}
-    structs = []
-    try:
-        for number, row in enumerate(rows):
-            if number and (type(row) is not dict or tuple(row) != names):
-                return None
-            values = row.copy()
-            if type(values[ID]) is not plan.identity:
-                return None
-            check_id(values[ID], schema)
-            for name, expected in plan.checked:
-                if type(values[name]) is not expected:
-                    if values[name] is not None:
-                        return None
-                    nulls.setdefault(name, []).append(number)
-            for name, prepare in plan.prepared:
-                if values[name] is None:
-                    nulls.setdefault(name, []).append(number)
-                else:
-                    values[name] = prepare(values[name])
-            values[KIND] = kind
-            structs.append(values)
-        batch = pa.RecordBatch.from_struct_array(pa.array(structs, plan.struct))
-    except (_Detour, InvalidId, NotJson, pa.ArrowException, ValueError, TypeError, OverflowError):
-        return None
-    for name in names if nulls else ():
-        if name in nulls:
-            flags = np.zeros(len(rows), bool)
-            flags[nulls[name]] = True
-            batch = batch.append_column(pa.field(null_flag(name), pa.bool_()), pa.array(flags))
-    return batch
+        return _plans[key][1]
+    except (KeyError, TypeError):
+        return _make_plan(schema, key)
 
 
 def _make_plan(schema: Schema, key: tuple[int, tuple[str, ...]]) -> _Plan | None:
@@ -116,12 +118,12 @@ def _planned(schema: Schema, names: tuple[str, ...]) -> _Plan | None:
             checked.append((name, _EXACT[attribute.element]))
         else:
             prepared.append((name, _preparation(attribute)))
-    fields = [id_field(schema), KIND_FIELD, *(field_of(name, known[name]) for name in attributes)]
     identity = int if schema.id_kind == INTEGER_IDS else str
-    return _Plan(pa.struct(fields), identity, tuple(checked), tuple(prepared))
+    types = Types({name: known[name] for name in attributes}, schema.id_kind)
+    return _Plan(types, identity, tuple(checked), tuple(prepared))
 
 
-_EXACT: dict[str, type] = {"bool": bool, "int64": int, "float64": float}
+_EXACT: dict[str, type] = {"bool": bool, "float64": float}
 
 
 def _preparation(kind: AttributeType) -> Callable[[Any], Any]:
@@ -131,7 +133,15 @@ def _preparation(kind: AttributeType) -> Callable[[Any], Any]:
         return _json
     if kind.family == "list":
         return _list(kind)
-    return {"string": _string, "bytes": _bytes, "timestamp": _moment}[kind.element]
+    return {"int64": _integer, "string": _string, "bytes": _bytes, "timestamp": _moment}[
+        kind.element
+    ]
+
+
+def _integer(value: Any) -> Any:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise _Detour
+    return value
 
 
 def _string(value: Any) -> Any:
@@ -157,15 +167,17 @@ def _json(value: Any) -> Any:
 
 
 def _list(kind: AttributeType) -> Callable[[Any], Any]:
-    element = {**_EXACT, "string": str}.get(kind.element)
+    element = {**_EXACT, "int64": int, "string": str}.get(kind.element)
 
     def prepare(value: Any) -> Any:
         if type(value) is not list or element is None or set(map(type, value)) - {element}:
             raise _Detour
+        if element is int and value and not (min(value) >= -(2**63) and max(value) < 2**63):
+            raise _Detour
         size = sum(map(len, value)) * 4 if element is str else len(value) * 8
         if size > LARGEST_VALUE:
             raise _Detour
-        return value
+        return list(value)
 
     return prepare
 
@@ -183,6 +195,8 @@ def _vector(kind: AttributeType) -> Callable[[Any], Any]:
         # A sum of float32 numbers cannot overflow a float64: it is finite if they all are.
         if not isfinite(sum(numbers)):
             raise _Detour
-        return np.frombuffer(numbers, np.float32)
+        if sys.byteorder != "little":
+            numbers.byteswap()
+        return numbers.tobytes()
 
     return prepare

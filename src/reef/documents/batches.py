@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reef.data.convert import convert_deletes, convert_rows
+from reef.data.convert_few import convert_few_rows
 from reef.data.filter import Expression, check, parse_filter
+from reef.data.plain import Rows
 from reef.data.rows import ID, PATCH, UPSERT
 from reef.data.schema import Schema
 from reef.documents.conditions import check_condition
@@ -39,14 +41,13 @@ def make_batch(
     if on_conflict not in ("refuse", "skip"):
         raise InvalidInput(f'on_conflict must be "refuse" or "skip", not {on_conflict!r}')
     key = None if idempotency_key is None else check_idempotency_key(idempotency_key)
-    upsert_rows = patch_rows = None
+    upsert_rows: Rows | None = None
+    patch_rows: Rows | None = None
     delete_ids: pa.Array | None = None
     if upserts is not None:
-        upsert_rows, schema = convert_rows(upserts, schema, kind=UPSERT)
-        upsert_rows = last_of_each(upsert_rows)
+        upsert_rows, schema = _converted(upserts, schema, UPSERT)
     if patches is not None:
-        patch_rows, schema = convert_rows(patches, schema, kind=PATCH)
-        patch_rows = last_of_each(patch_rows)
+        patch_rows, schema = _converted(patches, schema, PATCH)
     if deletes is not None:
         tombstones, schema = convert_deletes(deletes, schema)
         delete_ids = tombstones.column(ID).unique()
@@ -71,6 +72,14 @@ def make_batch(
             f"the batch has {batch.nbytes} bytes; a batch may have at most {options.batch_bytes}"
         )
     return batch
+
+
+def _converted(data: Any, schema: Schema, kind: int) -> tuple[Rows, Schema]:
+    plain = convert_few_rows(data, schema, kind)
+    if plain is not None:
+        return plain, schema
+    rows, schema = convert_rows(data, schema, kind=kind)
+    return last_of_each(rows), schema
 
 
 def parsed_filter(filter: Expression | str | None, schema: Schema) -> Expression | None:

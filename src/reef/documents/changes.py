@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from reef.data.documents import documents_of
+from reef.data.plain import as_batch
 from reef.data.rows import DELETE, KIND, PATCH, with_lsn
 from reef.errors import InvalidInput, ObjectNotFound, PastRetention
 from reef.log import LogEntry, LogTail
@@ -52,7 +53,7 @@ def change_batches(tree: Tree, after: int) -> Iterator[tuple[LogEntry, pa.Record
                 if isinstance(record, Condemn):
                     continue
                 if not isinstance(record, Ingest):
-                    yield entry, with_lsn(record, entry.lsn)
+                    yield entry, with_lsn(as_batch(record), entry.lsn)
                     continue
                 if record.truncate:
                     yield entry, None

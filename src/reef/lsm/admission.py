@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from reef.data.rows import DELETE, ID, KIND_FIELD, concat
+from reef.data.convert_few import FEW
+from reef.data.ids import kind_of_ids
+from reef.data.plain import PlainRows, Rows, ids_of, join, tombstone_rows
+from reef.data.rows import DELETE, ID, KIND_FIELD
 from reef.errors import ConditionFailed
 from reef.lsm.batch import EQUAL, Receipt, WriteBatch
 from reef.lsm.view import View
@@ -19,7 +22,7 @@ _NAMED_IDS = 5
 class Admitted:
     """The rows that a batch puts into the log, in order, and its receipt but for the slot."""
 
-    rows: pa.RecordBatch | None
+    rows: Rows | None
     receipt: Receipt
 
 
@@ -51,20 +54,23 @@ def admit(batch: WriteBatch, view: View) -> Admitted:
     missing = 0
     if patches is not None:
         kept = _with_document(patches, upserts, view)
-        missing = patches.num_rows - kept.num_rows
+        missing = len(patches) - len(kept)
         patches = kept
-    pieces = [piece for piece in (upserts, patches) if piece is not None and piece.num_rows]
+    pieces: list[Rows] = [part for part in (upserts, patches) if part is not None and len(part)]
     if deletes is not None and len(deletes):
-        pieces.append(tombstones(deletes))
+        if len(deletes) <= FEW:
+            pieces.append(tombstone_rows(deletes.to_pylist(), kind_of_ids(deletes)))
+        else:
+            pieces.append(tombstones(deletes))
     receipt = Receipt(
         0,
-        upserts.num_rows if upserts is not None else 0,
-        patches.num_rows if patches is not None else 0,
+        len(upserts) if upserts is not None else 0,
+        len(patches) if patches is not None else 0,
         len(deletes) if deletes is not None else 0,
         missing,
         rejected,
     )
-    return Admitted(concat(pieces) if pieces else None, receipt)
+    return Admitted(join(pieces) if pieces else None, receipt)
 
 
 def tombstones(ids: pa.Array) -> pa.RecordBatch:
@@ -78,8 +84,8 @@ def tombstones(ids: pa.Array) -> pa.RecordBatch:
 def _rejected(
     batch: WriteBatch,
     view: View,
-    upserts: pa.RecordBatch | None,
-    patches: pa.RecordBatch | None,
+    upserts: Rows | None,
+    patches: Rows | None,
     deletes: pa.Array | None,
 ) -> tuple[str | int, ...]:
     condition = batch.condition
@@ -87,7 +93,7 @@ def _rejected(
     ids: list[str | int] = []
     for part in (upserts, patches):
         if part is not None:
-            ids.extend(part.column(ID).to_pylist())
+            ids.extend(ids_of(part))
     if deletes is not None:
         ids.extend(deletes.to_pylist())
     ids = list(dict.fromkeys(ids))
@@ -98,30 +104,32 @@ def _rejected(
     )
 
 
-def _with_document(
-    patches: pa.RecordBatch, upserts: pa.RecordBatch | None, view: View
-) -> pa.RecordBatch:
+def _with_document(patches: Rows, upserts: Rows | None, view: View) -> Rows:
     """The patches whose document is there, or comes with the same batch."""
-    ids = patches.column(ID).to_pylist()
-    there = np.fromiter(
-        (document is not None for document in view.get_many(ids, ())), dtype=bool, count=len(ids)
-    )
-    if upserts is not None and not there.all():
-        fresh = set(upserts.column(ID).to_pylist())
-        there |= np.fromiter((id in fresh for id in ids), dtype=bool, count=len(ids))
-    return patches if there.all() else patches.filter(pa.array(there))
+    ids = ids_of(patches)
+    there = [document is not None for document in view.get_many(ids, ())]
+    if upserts is not None and not all(there):
+        fresh = set(ids_of(upserts))
+        there = [found or id in fresh for found, id in zip(there, ids, strict=True)]
+    return patches if all(there) else _kept(patches, there)
 
 
-def _without(rows: pa.RecordBatch | None, rejected: tuple[str | int, ...]) -> pa.RecordBatch | None:
+def _kept(rows: Rows, keep: list[bool]) -> Rows:
+    return rows.filter(keep if isinstance(rows, PlainRows) else pa.array(keep, pa.bool_()))
+
+
+def _without(rows: Rows | None, rejected: tuple[str | int, ...]) -> Rows | None:
     if rows is None or not rejected:
         return rows
-    return rows.filter(_outside(rows.column(ID), rejected))
+    return _kept(rows, _outside(ids_of(rows), rejected))
 
 
 def _ids_without(ids: pa.Array | None, rejected: tuple[str | int, ...]) -> pa.Array | None:
-    return ids if ids is None or not rejected else ids.filter(_outside(ids, rejected))
+    if ids is None or not rejected:
+        return ids
+    return ids.filter(pa.array(_outside(ids.to_pylist(), rejected), pa.bool_()))
 
 
-def _outside(ids: pa.Array, rejected: tuple[str | int, ...]) -> pa.Array:
+def _outside(ids: list[str | int], rejected: tuple[str | int, ...]) -> list[bool]:
     refused = set(rejected)
-    return pa.array([id not in refused for id in ids.to_pylist()], pa.bool_())
+    return [id not in refused for id in ids]

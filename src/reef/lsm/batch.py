@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from reef.data.filter import Expression
+from reef.data.plain import PlainRows, Rows
 from reef.data.schema import Schema
 from reef.segment import SegmentInfo
 
@@ -99,8 +100,8 @@ class WriteBatch:
     """
 
     schema: Schema
-    upserts: pa.RecordBatch | None = None
-    patches: pa.RecordBatch | None = None
+    upserts: Rows | None = None
+    patches: Rows | None = None
     deletes: pa.Array | None = None
     delete_where: Expression | None = None
     condition: Condition | None = None
@@ -114,7 +115,9 @@ class WriteBatch:
         """About how many bytes of log it takes."""
         size = 0
         for part in (self.upserts, self.patches, self.deletes):
-            if part is not None:
+            if isinstance(part, PlainRows):
+                size += part.nbytes
+            elif part is not None:
                 # Exact counting is slow; only slices of something larger are worth it.
                 whole = part.get_total_buffer_size()
                 size += part.nbytes if whole > _LARGE else whole

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from reef.data.plain import as_batch
 from reef.data.rows import with_lsn
 from reef.lsm.admission import tombstones
 from reef.lsm.batch import Receipt, WriteBatch
@@ -31,7 +32,7 @@ def as_segments(batch: WriteBatch, tree: Tree) -> WriteBatch:
     """Upload the batch's rows; the same batch, naming them."""
     pieces: list[tuple[int, pa.RecordBatch]] = []
     if batch.upserts is not None:
-        pieces.append((1, batch.upserts))
+        pieces.append((1, as_batch(batch.upserts)))
     if batch.deletes is not None:
         pieces.append((2, tombstones(batch.deletes)))
     infos = upload_segments(
@@ -47,5 +48,5 @@ def as_segments(batch: WriteBatch, tree: Tree) -> WriteBatch:
 
 
 def _counts(batch: WriteBatch) -> Receipt:
-    upserted = batch.upserts.num_rows if batch.upserts is not None else 0
+    upserted = len(batch.upserts) if batch.upserts is not None else 0
     return Receipt(0, upserted, deleted=len(batch.deletes) if batch.deletes is not None else 0)

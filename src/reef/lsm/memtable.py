@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from reef.data.plain import PlainRows, Rows, as_batch, ids_of, join
 from reef.data.rows import ID, LSN_FIELD, PATCH, concat, kinds_of
 from reef.lsm.order import newest_first
+
+Version = tuple[int, Rows, int]
+"""A version of an id: the LSN, and the row of some rows that holds it."""
 
 
 class Memtable:
@@ -25,7 +30,7 @@ class Memtable:
 
     def __init__(self) -> None:
         self._lsns: list[int] = []
-        self._batches: list[pa.RecordBatch] = []
+        self._batches: list[Rows] = []
         self._starts: list[int] = []
         self._index: dict[str | int, Any] = {}
         self._indexed = 0
@@ -33,11 +38,11 @@ class Memtable:
         self._sorted: tuple[int, pa.RecordBatch] | None = None
         self.rows = 0
 
-    def add(self, lsn: int, batch: pa.RecordBatch) -> None:
+    def add(self, lsn: int, batch: Rows) -> None:
         """Put rows on top. The LSN is not below that of any batch before."""
         self._starts.append(self.rows)
         self._lsns.append(lsn)
-        self.rows += batch.num_rows
+        self.rows += len(batch)
         self._batches.append(batch)
 
     def after(self, lsn: int) -> Memtable:
@@ -47,28 +52,45 @@ class Memtable:
             rest.add(self._lsns[position], self._batches[position])
         return rest
 
-    def batches(self, through: int | None = None) -> list[tuple[int, pa.RecordBatch]]:
-        """The (LSN, rows) pairs up to that LSN, oldest first."""
+    def batches(self, through: int | None = None) -> list[tuple[np.ndarray, pa.RecordBatch]]:
+        """The rows up to that LSN, oldest first, as Arrow batches with the LSN of each row."""
         count = len(self._batches) if through is None else bisect_right(self._lsns, through)
-        return list(zip(self._lsns[:count], self._batches[:count], strict=True))
+        return self._first(count)
+
+    def _first(self, count: int) -> list[tuple[np.ndarray, pa.RecordBatch]]:
+        entries = zip(self._lsns[:count], self._batches[:count], strict=True)
+        found: list[tuple[np.ndarray, pa.RecordBatch]] = []
+        # Neighbours that are plain become one batch: making many small ones takes far longer.
+        for plain, run in groupby(entries, lambda entry: isinstance(entry[1], PlainRows)):
+            stretch = list(run)
+            if plain:
+                stretch_lsns = np.repeat(
+                    np.fromiter((lsn for lsn, _ in stretch), np.uint64, len(stretch)),
+                    np.fromiter((len(rows) for _, rows in stretch), np.int64, len(stretch)),
+                )
+                found.append((stretch_lsns, as_batch(join([rows for _, rows in stretch]))))
+            else:
+                for lsn, batch in stretch:
+                    found.append((np.full(len(batch), lsn, np.uint64), batch))
+        return found
 
     def __len__(self) -> int:
         return len(self._batches)
 
-    def find(self, id: str | int) -> list[tuple[int, pa.RecordBatch, int]]:
+    def find(self, id: str | int) -> list[Version]:
         """The id's versions as (LSN, batch, row), newest first, to the first that is no patch."""
         if self._indexed < len(self._batches):
             self._bring_up_to_date()
         return self._versions(self._index.get(id))
 
-    def find_many(self, ids: Sequence[str | int]) -> list[list[tuple[int, pa.RecordBatch, int]]]:
+    def find_many(self, ids: Sequence[str | int]) -> list[list[Version]]:
         """The versions of each of these ids, all as of one moment."""
         self._bring_up_to_date()
         with self._index_lock:
             found = list(map(self._index.get, ids))
         return list(map(self._versions, found))
 
-    def _versions(self, found: Any) -> list[tuple[int, pa.RecordBatch, int]]:
+    def _versions(self, found: Any) -> list[Version]:
         versions = []
         while found is not None:
             position, found = found if isinstance(found, tuple) else (found, None)
@@ -84,10 +106,13 @@ class Memtable:
                 self._add_to_index(self._batches[place], self._starts[place])
                 self._indexed = place + 1
 
-    def _add_to_index(self, batch: pa.RecordBatch, start: int) -> None:
-        ids = batch.column(ID).to_pylist()
+    def _add_to_index(self, batch: Rows, start: int) -> None:
+        ids = ids_of(batch)
         positions = range(start, start + len(ids))
-        patches = kinds_of(batch) == PATCH
+        if isinstance(batch, PlainRows):
+            patches = np.frombuffer(batch.kinds, np.uint8) == PATCH
+        else:
+            patches = kinds_of(batch) == PATCH
         if not patches.any():
             self._index.update(zip(ids, positions, strict=True))
         elif patches.all() and len(set(ids)) == len(ids):
@@ -106,7 +131,7 @@ class Memtable:
         cached = self._sorted
         if cached is not None and cached[0] == count:
             return cached[1]
-        rows = Gathered(self.batches()[:count]).all()
+        rows = Gathered(self._first(count)).all()
         self._sorted = (count, rows)
         return rows
 
@@ -118,11 +143,11 @@ class Gathered:
     order only as they are asked for.
     """
 
-    def __init__(self, batches: Sequence[tuple[int, pa.RecordBatch]]) -> None:
+    def __init__(self, batches: Sequence[tuple[int | np.ndarray, pa.RecordBatch]]) -> None:
+        """Each batch comes with the LSN of its rows, one for all or one for each."""
         self._rows = concat([batch for _, batch in batches])
-        lsns = np.repeat(
-            np.fromiter((lsn for lsn, _ in batches), np.uint64, len(batches)),
-            np.fromiter((batch.num_rows for _, batch in batches), np.int64, len(batches)),
+        lsns = np.concatenate(
+            [np.broadcast_to(np.asarray(lsn, np.uint64), len(batch)) for lsn, batch in batches]
         )
         order, starts = newest_first(self._rows.column(ID), lsns, log_order=True)
         shown = ~_hidden(kinds_of(self._rows)[order], starts)

@@ -3,6 +3,7 @@
     rows:     tag u8 = 1 | 7 zero bytes | schema length u64 | Arrow schema | Arrow record batch
     ingest:   tag u8 = 2 | JSON of Ingest
     condemn:  tag u8 = 3 | JSON of Condemn
+    plain:    tag u8 = 4 | packed rows, see `reef.data.plain`
 
 The rows of all records of a log object, in order, are the operations of its batches. The Arrow
 messages start at multiples of eight within the record.
@@ -17,14 +18,16 @@ from typing import TypeAlias
 import msgspec
 import pyarrow as pa
 
+from reef.data.plain import PlainRows, Rows
 from reef.errors import Corruption
 from reef.log.codec import LogEntry
 from reef.log.log import Log
 from reef.segment.info import SegmentInfo
 from reef.store.contract import Buffer
 
-_ROWS, _INGEST, _CONDEMN = 1, 2, 3
+_ROWS, _INGEST, _CONDEMN, _PLAIN = 1, 2, 3, 4
 _ROWS_HEAD = struct.Struct("<B7xQ")
+_PLAIN_TAG = bytes([_PLAIN])
 
 
 class Ingest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,7 +47,7 @@ class Condemn(msgspec.Struct, frozen=True):
     orphan_floor: int
 
 
-Record: TypeAlias = "pa.RecordBatch | Ingest | Condemn"
+Record: TypeAlias = "Rows | Ingest | Condemn"
 
 
 _messages: tuple[tuple[pa.Schema, bytes], ...] = ()
@@ -67,12 +70,14 @@ def _schema_of(message: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(message))
 
 
-def encode_rows(batch: pa.RecordBatch) -> tuple[list[Buffer], pa.RecordBatch]:
+def encode_rows(batch: Rows) -> tuple[list[Buffer], Rows]:
     """A record of rows, in parts, and the same rows as they stand in it.
 
     Those share no memory with the batch, which may be a view of an array that its owner goes
     on to change: what is read and folded later is what was written, whatever happens to it.
     """
+    if isinstance(batch, PlainRows):
+        return [_PLAIN_TAG, *batch.encode()], batch
     schema = batch.schema
     message = _schema_message(schema)
     body = batch.serialize()
@@ -101,6 +106,8 @@ def decode_record(record: memoryview) -> Record:
         if buffer.address % 8:
             buffer = pa.py_buffer(bytes(buffer))
         return pa.ipc.read_record_batch(buffer, schema)
+    if tag == _PLAIN:
+        return PlainRows.decode(record[1:])
     if tag == _INGEST:
         return msgspec.json.decode(record[1:], type=Ingest)
     if tag == _CONDEMN:
@@ -112,5 +119,5 @@ def records_of(entry: LogEntry) -> list[Record]:
     """All records of a log entry, or `Corruption`."""
     try:
         return [decode_record(record) for record in entry.records]
-    except (ValueError, struct.error, msgspec.DecodeError, pa.ArrowException, OSError) as error:
+    except (ValueError, KeyError, struct.error, msgspec.DecodeError, pa.ArrowException) as error:
         raise Corruption(Log.key(entry.lsn), f"a record cannot be read ({error})") from None

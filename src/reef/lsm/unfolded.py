@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from reef.data.plain import PlainRows, Types
 from reef.data.rows import ID, is_attribute
 from reef.data.schema import INTEGER_IDS, STRING_IDS, Schema
 from reef.data.types import AttributeType, type_of_arrow
@@ -54,6 +55,7 @@ class Unfolded:
         self.nbytes = 0
         self._sizes: dict[int, int] = {}
         self._last_schema: pa.Schema | None = None
+        self._last_types: Types | None = None
 
     def apply(self, entry: LogEntry, records: list[Record] | None = None) -> None:
         """Take the entry of the next slot in."""
@@ -100,6 +102,12 @@ class Unfolded:
                 self.ingests = (*self.ingests, *segments)
         elif isinstance(record, Condemn):
             self.orphan_floor = max(self.orphan_floor, record.orphan_floor)
+        elif isinstance(record, PlainRows):
+            types = record.types
+            if types is not self._last_types:
+                self.schema = self.schema.extended(types.attributes, types.id_kind)
+                self._last_types = types
+            self.memtable.add(lsn, record)
         else:
             last = self._last_schema
             if last is None or not last.equals(record.schema, check_metadata=True):

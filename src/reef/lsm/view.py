@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from reef.data.documents import document_of
 from reef.data.filter import Expression
-from reef.data.rows import DELETE, ID, KIND, KIND_FIELD, LSN_FIELD, PATCH
+from reef.data.plain import PlainRows, Rows, kind_at
+from reef.data.rows import DELETE, ID, KIND_FIELD, LSN_FIELD, PATCH
 from reef.data.schema import Schema
+from reef.lsm.memtable import Version
 from reef.lsm.scan import scan_rows
 from reef.lsm.unfolded import Unfolded
 from reef.manifest.model import Manifest
@@ -24,7 +26,6 @@ from reef.segment import Group, SegmentInfo, SegmentReader
 from reef.store.contract import Store
 
 Document = dict[str, Any]
-Version = tuple[int, pa.RecordBatch, int]
 
 # Made without Python values: Arrow imports pandas, where it is installed, to look at those.
 _NO_ROWS = pa.RecordBatch.from_struct_array(
@@ -101,10 +102,10 @@ class View:
         self, id: str | int, versions: list[Version], columns: Sequence[str] | None
     ) -> Document | None:
         if versions and not self.ingests:
-            _, batch, row = versions[0]
-            kind = batch.column(KIND)[row].as_py()
+            _, rows, row = versions[0]
+            kind = kind_at(rows, row)
             if kind != PATCH:
-                return None if kind == DELETE else document_of(batch, row, columns)
+                return None if kind == DELETE else _document(rows, row, columns)
         found = self._find(id)
         if not versions:
             if found is None or found[1].kind(found[2]) == DELETE:
@@ -208,27 +209,33 @@ def _from_run(
     return documents
 
 
+def _document(rows: Rows, row: int, columns: Sequence[str] | None) -> Document:
+    if isinstance(rows, PlainRows):
+        return rows.document(row, columns)
+    return document_of(rows, row, columns)
+
+
 def _combine(
     versions: list[Version],
     found: tuple[int, Group, int] | None,
     columns: Sequence[str] | None,
 ) -> Document | None:
     """Versions of one document, from the log (newest first) and from the segments, into one."""
-    patches: list[tuple[pa.RecordBatch, int]] = []
+    patches: list[tuple[Rows, int]] = []
     document: Document | None = None
-    for lsn, batch, row in versions:
+    for lsn, rows, row in versions:
         if found is not None and found[0] > lsn:
             break
-        kind = batch.column(KIND)[row].as_py()
+        kind = kind_at(rows, row)
         if kind != PATCH:
-            document = None if kind == DELETE else document_of(batch, row, columns)
+            document = None if kind == DELETE else _document(rows, row, columns)
             found = None
             break
-        patches.append((batch, row))
+        patches.append((rows, row))
     if found is not None and found[1].kind(found[2]) != DELETE:
         document = found[1].document(found[2], columns)
     if document is None:
         return None
-    for batch, row in reversed(patches):
-        document.update(document_of(batch, row, columns))
+    for rows, row in reversed(patches):
+        document.update(_document(rows, row, columns))
     return document

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from reef.data.rows import ID, concat
+from reef.data.plain import ids_of, join
 from reef.errors import Closed, CommitUncertain, Fenced, ObjectNotFound, ReefError
 from reef.log import BatchHeader, LogEntry, LogHeader
 from reef.lsm.admission import Admitted, admit
@@ -245,7 +245,7 @@ class Writer:
                     counts.to_dict(),
                 )
             )
-        records: list[Record] = [concat(pieces)] if pieces else []
+        records: list[Record] = [join(pieces)] if pieces else []
         for ticket in group:
             if ticket.batch.segments:
                 schema = ticket.batch.schema.to_dict()
@@ -369,12 +369,12 @@ def _meet(batch: WriteBatch, group: list[_Ticket]) -> bool:
     mine: set[str | int] = set()
     for part in (batch.upserts, batch.patches):
         if part is not None:
-            mine.update(part.column(ID).to_pylist())
+            mine.update(ids_of(part))
     if batch.deletes is not None:
         mine.update(batch.deletes.to_pylist())
     for ticket in group:
         assert ticket.admitted is not None
         rows = ticket.admitted.rows
-        if rows is not None and not mine.isdisjoint(rows.column(ID).to_pylist()):
+        if rows is not None and not mine.isdisjoint(ids_of(rows)):
             return True
     return False
