@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from threading import Thread
 
 import pytest
@@ -172,11 +173,9 @@ def test_a_commit_that_was_collected_before_its_answer_is_not_denied(how: str) -
             worker.gc(apply=True)
 
     faulty.pause_after(request("create", "wal/"), others)
+    put = first.write if how == "write" else first.load
     with pytest.raises(reef.CommitUncertain):
-        if how == "write":
-            first.write(upserts=[{"id": "b"}])
-        else:
-            first.load([{"id": "b"}])
+        put([{"id": "b"}])
     assert ids_of(store) == ["a", "b"]
     assert first.write(upserts=[{"id": "c"}], condition=reef.if_absent()).upserted == 1
     assert ids_of(store) == ["a", "b", "c"]
@@ -280,3 +279,48 @@ def test_a_commit_that_never_happened_leaves_no_trace() -> None:
         ns.write(upserts=[{"id": "a"}])
     assert ns.write(upserts=[{"id": "b"}]).lsn == 2
     assert ids_of(faulty.inner) == ["b"]
+
+
+@pytest.mark.parametrize("how", ["refresh", "open", "changes", "at"])
+def test_a_reader_that_sleeps_between_root_and_log_does_not_believe_a_sleeping_writer(
+    how: str,
+) -> None:
+    """The reader looks at the root and sleeps; its next slot is folded and collected; a writer
+    that slept even longer wins that slot again; the reader wakes and finds the log whole."""
+    clock = Clock()
+    store = MemoryStore(clock.environment())
+    asleep, dozing = FaultyStore(store), FaultyStore(store)
+    writer = open_writer(asleep, clock)
+    writer.write(upserts=[{"id": "a"}])
+    writer.index()
+    start = writer.lsn
+    database = Database(dozing, Options(staleness=1e9), clock.environment())
+    reader = database.namespace("n", "r")
+
+    def successor() -> None:
+        with open_writer(store, clock) as second:
+            second.index()
+            clock.advance(1_000)
+            second.gc(apply=True)
+            second.write(upserts=[{"id": "b"}])
+
+    def others() -> None:
+        asleep.pause_before(request("create", "wal/"), successor)
+        with pytest.raises(reef.CommitUncertain):
+            writer.write(upserts=[{"id": "zombie"}])
+
+    dozing.pause_before(request("list", "wal/"), others)
+    seen: list[object] = []
+    with suppress(reef.PastRetention):
+        if how == "changes":
+            seen = [change.id for change in reader.changes(after=start)]
+        elif how == "at":
+            seen = [row["id"] for row in reader.at(lsn=start + 1).scan().documents()]
+        else:
+            if how == "open":
+                reader = database.namespace("n", "r")
+            else:
+                reader.refresh()
+            seen = [row["id"] for row in reader.scan().documents()]
+            assert seen == ["a", "b"]
+    assert "zombie" not in seen

@@ -195,3 +195,36 @@ def test_a_filter_over_a_load_above_unfolded_rows(world: World) -> None:
     assert ns.count("x = 2") == 1
     assert ns.write(delete_where="x = 1").deleted == 1
     assert ns.get("k") == {"id": "k", "x": 2}
+
+
+def test_a_fold_that_ends_before_a_truncation_keeps_what_was_there_before_it(world: World) -> None:
+    """The writer does not hold any more what a truncating load hid; the past still has it."""
+    options = Options(fold_bytes=1)
+    writer = world.database.namespace("n", maintain=False, options=options)
+    first = writer.write(upserts=[{"id": "a"}])
+    second = writer.load([{"id": "b"}])
+    third = writer.load([{"id": "c"}], truncate=True)
+    fourth = writer.write(upserts=[{"id": "d"}])
+    while writer.index() is not None:
+        for handle in (writer, world.database.namespace("n", "r")):
+            states = [
+                [row["id"] for row in handle.at(lsn=receipt.lsn).scan().documents()]
+                for receipt in (first, second, third, fourth)
+            ]
+            assert states == [["a"], ["a", "b"], ["c"], ["c", "d"]]
+    assert [row["id"] for row in writer.scan().documents()] == ["c", "d"]
+    assert writer.verify(deep=True).sound
+
+
+def test_reading_the_feed_does_not_change_what_reads_find(world: World) -> None:
+    """The feed and the views share readers of segments: a load is as new in both."""
+    writer = world.ns
+    writer.write(upserts=[{"id": "a", "n": 1}, {"id": "b", "n": 1}])
+    writer.index()
+    reader = world.database.namespace("n", "r")
+    writer.load([{"id": "a", "n": 2}])
+    assert [change.lsn for change in reader.changes(after=2)] == [3]
+    reader.refresh()
+    assert reader.get("a") == {"id": "a", "n": 2}
+    assert reader.get_many(["a", "b"]) == [{"id": "a", "n": 2}, {"id": "b", "n": 1}]
+    assert [row["n"] for row in reader.scan().documents()] == [2, 1]

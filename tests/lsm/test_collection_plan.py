@@ -71,6 +71,13 @@ CASES: dict[str, Case] = {
         waiting={key("s")},
         grace=200,
     ),
+    "a generation that was collected and put there again is as old as its successor": Case(
+        {M(2): 990, M(3): 10, M(9): 20, L(1): 0},
+        wal_floor=2,
+        folded=(LogSpan(1, 1, 3),),
+        due={M(2), M(3), L(1)},
+        forgotten=9,
+    ),
     "superseded by a generation that is gone counts from the next": Case(
         {M(9): 950, key("s"): 0}, superseded=(Superseded(key("s"), 4),), waiting={key("s")}
     ),

@@ -18,6 +18,7 @@ from reef.documents.conditions import check_condition
 from reef.errors import BatchTooLarge, InvalidFilter, InvalidInput
 from reef.lsm.batch import WriteBatch
 from reef.lsm.options import Options
+from reef.lsm.order import is_increasing
 
 LONGEST_KEY = 256
 
@@ -108,7 +109,7 @@ def last_of_each(rows: pa.RecordBatch) -> pa.RecordBatch:
     if rows.num_rows < 2:
         return rows
     ids = rows.column(ID)
-    if pc.count_distinct(ids).as_py() == len(ids):
+    if is_increasing(ids) or pc.count_distinct(ids).as_py() == len(ids):
         return rows
     codes = np.asarray(ids.dictionary_encode().indices)
     _, last = np.unique(codes[::-1], return_index=True)

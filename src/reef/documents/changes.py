@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-import msgspec
 import pyarrow as pa
 
 from reef.data.documents import documents_of
@@ -17,7 +16,7 @@ from reef.errors import InvalidInput, ObjectNotFound, PastRetention
 from reef.log import LogEntry, LogTail
 from reef.log.tail import MissingSlot
 from reef.lsm.reachability import first_retained_slot
-from reef.lsm.records import Condemn, Ingest, records_of
+from reef.lsm.records import Condemn, Ingest, placed, records_of
 from reef.lsm.tree import Tree
 from reef.lsm.view import runs_of
 
@@ -43,12 +42,17 @@ def change_batches(tree: Tree, after: int) -> Iterator[tuple[LogEntry, pa.Record
     """
     if not isinstance(after, int) or isinstance(after, bool) or after < 0:
         raise InvalidInput(f"changes are read after an LSN, a number from 0 on, not {after!r}")
-    manifest = tree.register.head().manifest
+    head = tree.register.head()
+    manifest = head.manifest
     if after + 1 < first_retained_slot(manifest):
         raise _collected(after)
     tail = LogTail(tree.log, after + 1)
     try:
         for entry in tail:
+            confirmed = tree.confirmed(head, entry.lsn)
+            if confirmed is None:
+                raise _collected(after)
+            head = confirmed
             for record in records_of(entry):
                 if isinstance(record, Condemn):
                     continue
@@ -57,8 +61,7 @@ def change_batches(tree: Tree, after: int) -> Iterator[tuple[LogEntry, pa.Record
                     continue
                 if record.truncate:
                     yield entry, None
-                infos = [msgspec.structs.replace(info, lsn=entry.lsn) for info in record.segments]
-                for run in runs_of(infos, tree.reader_of):
+                for run in runs_of(placed(record, entry.lsn), tree.reader_of):
                     for batch in run.rows():
                         yield entry, batch
     except (MissingSlot, ObjectNotFound):

@@ -331,11 +331,13 @@ class Namespace(Reading):
     # Ending
 
     def close(self) -> None:
-        """Stop the upkeep and refuse further calls. What was written is durable already."""
+        """Stop the upkeep and refuse further calls. What was written is durable already; a compaction
+        under way is given up, and leaves orphans."""
         if self._closed:
             return
         if self._writer is not None:
             self._writer.close()
+        self._tree.closing = True
         for worker in (self._folder, self._compactor):
             if worker is not None:
                 worker.stop()

@@ -129,12 +129,19 @@ def _moments(objects: Sequence[ObjectInfo], now: float) -> _Moments:
 
 
 class _Moments:
-    """When generations appeared. One that is gone counts as the next one that is there."""
+    """When generations appeared. One that is gone counts as the next one that is there.
+
+    So does one that was collected and put there again, by a publisher that slept: it bears a later
+    time than its successors, and none can have come after them.
+    """
 
     def __init__(self, times: Mapping[int, float], now: float) -> None:
         self._generations = sorted(times)
-        self._times = times
-        self._now = now
+        self._times: dict[int, float] = {}
+        self._now = earliest = now
+        for generation in reversed(self._generations):
+            earliest = min(earliest, times[generation])
+            self._times[generation] = earliest
 
     def __call__(self, generation: int) -> float:
         place = bisect_left(self._generations, generation)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
-from reef.errors import ConcurrentPublication
+from reef.errors import Closed, ConcurrentPublication
 from reef.lsm.compaction import Compaction, plan_compaction, plan_full_compaction
 from reef.lsm.merge import merge
 from reef.lsm.tombstones import tombstone_filter
@@ -60,7 +60,7 @@ def compact(tree: Tree, *, full: bool = False) -> Compacted | None:
         info for info in manifest.segments if info.id not in names and info.min_lsn < newest_input
     )
     outputs = upload_segments(
-        _rows(runs_of(plan.inputs, tree.reader_of), drop_tombstones),
+        _rows(tree, runs_of(plan.inputs, tree.reader_of), drop_tombstones),
         manifest.parsed_schema(),
         store=tree.store,
         environment=tree.environment,
@@ -109,9 +109,11 @@ def _plan(tree: Tree, manifest: Manifest, full: bool) -> Compaction | None:
 
 
 def _rows(
-    runs: Iterable[Run], drop_tombstones: Callable[[pa.RecordBatch], pa.RecordBatch]
+    tree: Tree, runs: Iterable[Run], drop_tombstones: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in merge([run.rows() for run in runs], keep_tombstones=True):
+        if tree.closing:
+            raise Closed("the compaction was given up because the namespace is being closed")
         kept = drop_tombstones(batch)
         if kept.num_rows:
             yield kept

@@ -66,7 +66,8 @@ def _replayed(
     name: str,
     last: int | None,
 ) -> View:
-    head = tree.register.head().manifest
+    newest = tree.register.head()
+    head = newest.manifest
     manifest = head if early_enough(head) else _newest(tree, early_enough)
     if manifest is None:
         raise PastRetention(f"{name} is before anything that is still retained")
@@ -84,6 +85,8 @@ def _replayed(
             unfolded.next_lsn = max(unfolded.next_lsn, tail.next_lsn)
     except MissingSlot:
         raise PastRetention(f"the log up to {name} is no longer retained") from None
+    if tree.confirmed(newest, manifest.wal_floor) is None:
+        raise PastRetention(f"the log up to {name} is no longer retained")
     return View(manifest, unfolded, tree.reader_of, tree.store)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from reef.data.plain import PlainRows, Rows, as_batch, ids_of, join
 from reef.data.rows import ID, LSN_FIELD, PATCH, concat, kinds_of
-from reef.lsm.order import newest_first
+from reef.lsm.order import is_contiguous, newest_first
 
 Version = tuple[int, Rows, int]
 """A version of an id: the LSN, and the row of some rows that holds it."""
@@ -171,7 +171,11 @@ class Gathered:
             start = stop
 
     def _piece(self, start: int, stop: int) -> pa.RecordBatch:
-        rows = self._rows.take(pa.array(self._order[start:stop]))
+        order = self._order[start:stop]
+        if len(order) and is_contiguous(order):
+            rows = self._rows.slice(int(order[0]), stop - start)
+        else:
+            rows = self._rows.take(pa.array(order))
         return rows.add_column(1, LSN_FIELD, pa.array(self._lsns[start:stop]))
 
 

@@ -29,7 +29,7 @@ from reef.data.rows import (
     lsns_of,
     present,
 )
-from reef.lsm.order import find_sorted, is_increasing, newest_first
+from reef.lsm.order import find_sorted, is_contiguous, is_increasing, newest_first
 
 WINDOW_ROWS = 32_768
 
@@ -105,11 +105,8 @@ def _disjoint(pieces: Sequence[pa.RecordBatch]) -> bool:
 def _take(rows: pa.RecordBatch, picked: np.ndarray) -> pa.RecordBatch:
     if len(picked) == 0:
         return rows.slice(0, 0)
-    first = int(picked[0])
-    if int(picked[-1]) - first + 1 == len(picked) and (
-        len(picked) == 1 or bool((np.diff(picked) == 1).all())
-    ):
-        return rows.slice(first, len(picked))
+    if is_contiguous(picked):
+        return rows.slice(int(picked[0]), len(picked))
     return rows.take(pa.array(picked))
 
 

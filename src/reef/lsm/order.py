@@ -91,3 +91,8 @@ def is_increasing(ids: pa.Array) -> bool:
         values = np.asarray(ids)
         return bool((values[1:] > values[:-1]).all())
     return bool(pc.all(pc.less(ids[:-1], ids[1:])).as_py())
+
+
+def is_contiguous(rows: np.ndarray) -> bool:
+    """Whether row numbers follow one another without a gap, so that a slice can stand for them."""
+    return bool((np.diff(rows) == 1).all())

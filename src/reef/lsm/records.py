@@ -47,6 +47,13 @@ class Condemn(msgspec.Struct, frozen=True):
     orphan_floor: int
 
 
+def placed(ingest: Ingest, lsn: int) -> tuple[SegmentInfo, ...]:
+    """The segments of an ingest record as those of its slot: all their rows are that new."""
+    return tuple(
+        msgspec.structs.replace(info, lsn=lsn, min_lsn=lsn, max_lsn=lsn) for info in ingest.segments
+    )
+
+
 Record: TypeAlias = "Rows | Ingest | Condemn"
 
 

@@ -11,6 +11,7 @@ from reef.environment import Environment
 from reef.log import Log, LogEntry, LogTail
 from reef.log.tail import MissingSlot
 from reef.lsm.options import Options
+from reef.lsm.reachability import first_retained_slot
 from reef.lsm.records import Record
 from reef.lsm.unfolded import Unfolded
 from reef.lsm.view import View
@@ -25,7 +26,8 @@ class Tree:
 
     `store` is the bucket below the namespace's prefix. `identity` tells this process's
     appends and publications from everybody else's. The lock guards the state; `view` may be
-    taken at any time without it, and stays consistent whatever happens afterwards.
+    taken at any time without it, and stays consistent whatever happens afterwards. `closing`
+    asks long work to give up.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Tree:
         self.log = Log(store, environment)
         self.lock = RLock()
         self.discarded: tuple[int, ...] = ()
+        self.closing = False
         self._readers: dict[tuple[str, int], SegmentReader] = {}
         self._head: Head | None = None
         self._view: View | None = None
@@ -73,7 +76,9 @@ class Tree:
                 try:
                     unfolded = unfolded_above(head.manifest)
                     self._replay(unfolded)
-                    break
+                    if self.confirmed(head, head.manifest.wal_floor) is not None:
+                        break
+                    head = self.register.head()
                 except MissingSlot as gap:
                     head = self.past(gap)
             self.install(head, unfolded)
@@ -92,8 +97,11 @@ class Tree:
             while True:
                 try:
                     unfolded = self._caught_up(head.manifest)
+                    first = unfolded.next_lsn
                     self._replay(unfolded)
-                    break
+                    if self.confirmed(head, first) is not None:
+                        break
+                    head = self.register.head()
                 except MissingSlot as gap:
                     head = self.past(gap)
             self.install(head, unfolded)
@@ -113,6 +121,16 @@ class Tree:
         if head.manifest.wal_floor <= gap.lsn:
             raise gap
         return head
+
+    def confirmed(self, head: Head, first: int) -> Head | None:
+        """The head, or a newer one, if the log that was just read from that slot on belongs to
+        it. None if not: after a long sleep in between, a slot may have been collected and won
+        again by somebody who slept even longer."""
+        asleep = self.environment.monotonic() - head.confirmed
+        if asleep < head.manifest.settings.standing:
+            return head
+        newest = self.register.head()
+        return newest if first_retained_slot(newest.manifest) <= first else None
 
     def _replay(self, unfolded: Unfolded) -> None:
         tail = LogTail(self.log, unfolded.next_lsn)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from reef.data.plain import PlainRows, Types
@@ -18,7 +17,7 @@ from reef.log.codec import LogEntry
 from reef.log.log import Log
 from reef.lsm.memtable import Memtable
 from reef.lsm.options import Options
-from reef.lsm.records import Condemn, Ingest, Record, records_of
+from reef.lsm.records import Condemn, Ingest, Record, placed, records_of
 from reef.segment.info import SegmentInfo
 
 
@@ -84,10 +83,7 @@ class Unfolded:
 
     def _apply_record(self, lsn: int, record: Record) -> None:
         if isinstance(record, Ingest):
-            segments = tuple(
-                msgspec.structs.replace(info, lsn=lsn, min_lsn=lsn, max_lsn=lsn)
-                for info in record.segments
-            )
+            segments = placed(record, lsn)
             added = Schema.from_dict(record.schema)
             self.schema = self.schema.extended(added.attributes, added.id_kind)
             if record.truncate:
@@ -130,12 +126,15 @@ class Unfolded:
 
     def last_within(self, limit: int) -> int | None:
         """The last slot to fold if at most `limit` bytes of log are to be folded, but one slot
-        at least; None when there is no slot."""
+        at least; None when there is no slot.
+
+        Never a slot before a truncation: what was written before it is not held here any more.
+        """
         last = None
         size = 0
         for slot, length in list(self._sizes.items()):
             size += length
-            if last is not None and size > limit:
+            if last is not None and size > limit and last >= self.truncated_at:
                 break
             last = slot
         return last

@@ -12,7 +12,7 @@ from reef.segment.writer import GROUP_BYTES, SegmentWriter, Start
 from reef.store.contract import Buffer
 
 SEGMENT_BYTES = 64 * 1024 * 1024
-_GROUPS_AT_ONCE = 8
+_GROUPS_AT_ONCE = 4
 
 
 def split_segments(
@@ -43,7 +43,7 @@ def split_segments(
         return writer.finish(id=make_id(), birth=birth, run=run, level=level)
 
     writer = new(None)
-    stride = min(_GROUPS_AT_ONCE, max(2, target_bytes // (8 * group_bytes))) * group_bytes
+    stride = min(_GROUPS_AT_ONCE, max(1, target_bytes // (8 * group_bytes))) * group_bytes
     for batch in batches:
         step = max(1, batch.num_rows * stride // max(1, batch.nbytes))
         for first in range(0, batch.num_rows, step):

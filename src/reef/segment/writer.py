@@ -22,7 +22,7 @@ from reef.segment.info import SegmentInfo
 from reef.segment.layout import HEAD, Footer, Section, encode_footer, encode_head, padding
 from reef.store.contract import Buffer, Pending
 
-GROUP_BYTES = 512 * 1024
+GROUP_BYTES = 1024 * 1024
 GROUP_ROWS = 8192
 _ZEROS = bytes(8)
 _GROUPS_AHEAD = 4
