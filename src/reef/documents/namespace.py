@@ -331,8 +331,8 @@ class Namespace(Reading):
     # Ending
 
     def close(self) -> None:
-        """Stop the upkeep and refuse further calls. What was written is durable already; a compaction
-        under way is given up, and leaves orphans."""
+        """Stop the upkeep and refuse further calls. What was written is durable already. A
+        compaction under way is given up, and leaves orphans."""
         if self._closed:
             return
         if self._writer is not None:
