@@ -21,6 +21,7 @@ from crc32c import crc32c
 
 from reef.data.schema import Schema
 from reef.errors import Corruption, InvalidInput, UnsupportedFormat
+from reef.segment.info import SegmentInfo
 
 MAGIC = b"RFSEG1\0\0"
 VERSION = 1
@@ -59,6 +60,24 @@ class Footer(msgspec.Struct, frozen=True):
     filter: Section
     index: Section
     schema: dict[str, object]
+
+    def describe(self, size: int, checksum: int) -> SegmentInfo:
+        """What a manifest says of a segment of that size and checksum with this footer."""
+        return SegmentInfo(
+            id=self.id,
+            birth=self.birth,
+            run=self.run,
+            level=self.level,
+            rows=self.rows,
+            tombstones=self.tombstones,
+            min_id=self.min_id,
+            max_id=self.max_id,
+            min_lsn=self.min_lsn,
+            max_lsn=self.max_lsn,
+            size=size,
+            tail=size - self.data_end,
+            checksum=checksum,
+        )
 
 
 _footer_decoder = msgspec.msgpack.Decoder(Footer)

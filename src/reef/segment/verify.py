@@ -67,21 +67,7 @@ def describe(store: Store, key: str) -> SegmentInfo:
     checksum = 0
     for start in range(0, size, SPAN_BYTES):
         checksum = crc32c(store.get_range(key, start, SPAN_BYTES), checksum)
-    return SegmentInfo(
-        id=footer.id,
-        birth=footer.birth,
-        run=footer.run,
-        level=footer.level,
-        rows=footer.rows,
-        tombstones=footer.tombstones,
-        min_id=footer.min_id,
-        max_id=footer.max_id,
-        min_lsn=footer.min_lsn,
-        max_lsn=footer.max_lsn,
-        size=size,
-        tail=size - footer.data_end,
-        checksum=checksum,
-    )
+    return footer.describe(size, checksum)
 
 
 def _problem(key: str, error: Corruption | UnsupportedFormat) -> Problem:

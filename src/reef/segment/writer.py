@@ -150,22 +150,7 @@ class SegmentWriter:
         )
         for part in (filter_bytes, index_bytes, encode_footer(footer)):
             self._emit(part)
-        info = SegmentInfo(
-            id=id,
-            birth=birth,
-            run=run,
-            level=level,
-            rows=footer.rows,
-            tombstones=footer.tombstones,
-            min_id=footer.min_id,
-            max_id=footer.max_id,
-            min_lsn=footer.min_lsn,
-            max_lsn=footer.max_lsn,
-            size=self._encoded,
-            tail=self._encoded - data_end,
-            checksum=self._checksum,
-        )
-        return self._parts, info
+        return self._parts, footer.describe(self._encoded, self._checksum)
 
     def _check(self, batch: pa.RecordBatch) -> None:
         schema = batch.schema
