@@ -18,17 +18,24 @@ def _encode(value: int, digits: int) -> str:
     return "".join(reversed(letters))
 
 
+def _patience() -> float:
+    """Seconds that also pass while the machine is suspended, where the system can tell."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Clock, patience and randomness, passed to whatever needs them.
 
     `now` is wall time in seconds since 1970 and is only ever recorded, never used for order.
-    `monotonic` measures this process's own patience. `entropy(n)` gives n random bytes.
-    `sleep` waits between retries.
+    `monotonic` measures this process's own patience, and must not stand still while it sleeps.
+    `entropy(n)` gives n random bytes. `sleep` waits between retries.
     """
 
     now: Callable[[], float] = time.time
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = (
+        _patience if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+    )
     entropy: Callable[[int], bytes] = os.urandom
     sleep: Callable[[float], None] = time.sleep
 

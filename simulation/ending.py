@@ -1,0 +1,100 @@
+"""The end of a run: no more faults, everything acknowledged is there, and the bucket is tidy."""
+
+from __future__ import annotations
+
+from random import Random
+
+import reef
+from reef.log.log import PREFIX as LOG_PREFIX
+from reef.manifest.register import PREFIX as MANIFEST_PREFIX
+from reef.segment.info import PREFIX as SEGMENT_PREFIX
+from simulation.observer import PREFIX
+from simulation.session import IDS, PATIENCE, Session, Stage
+from simulation.world import Violation
+
+_MOST_MANIFESTS = 4
+_MOST_SLOTS = 4
+
+
+def end_of(stage: Stage) -> None:
+    """Open what is left and hold it against the model."""
+    world = stage.world
+    random = Random(f"{world.plan.seed}/end")
+    session = Session(stage, world.process("end", random), random)
+    failure: list[BaseException] = []
+
+    def live() -> None:
+        try:
+            _check(session)
+        except Exception as error:
+            failure.append(error)
+
+    session.process.run(live)
+    world.run(1_000_000_000)
+    if failure:
+        raise failure[0]
+
+
+def _check(session: Session) -> None:
+    observer = session.observer
+    if not observer.generations:
+        return
+    reader = session.open("r")
+    assert reader is not None
+    _same(session, reader)
+    writer = session.open("w")
+    assert writer is not None
+    for intent in session.stage.unsettled:
+        session.write(writer, intent)
+    _same(session, writer)
+    session.refresh(reader)
+    _same(session, reader)
+    _sound(writer)
+    if session.stage.world.plan.quick:
+        return
+    while writer.index() is not None:
+        pass
+    writer.compact(full=True)
+    _same(session, writer)
+    for _ in range(3):
+        session.sleep(2 * PATIENCE)
+        writer.gc(apply=True)
+    _tidy(session, writer)
+    _same(session, writer)
+    session.refresh(reader)
+    _same(session, reader)
+    _sound(writer)
+
+
+def _same(session: Session, ns: reef.Namespace) -> None:
+    observer = session.observer
+    if ns.lsn != observer.newest:
+        raise Violation(f"the log ends with slot {observer.newest}, and {ns.lsn} is seen")
+    expected = observer.states[-1]
+    session.scan(ns)
+    found = ns.get_many(IDS)
+    if found != [expected.get(id) for id in IDS]:
+        raise Violation(f"looking ids up gives {found}, and should {expected}")
+    if ns.count() != len(expected):
+        raise Violation(f"{ns.count()} documents are counted, and there are {len(expected)}")
+
+
+def _sound(ns: reef.Namespace) -> None:
+    report = ns.verify(deep=True)
+    if not report.sound:
+        raise Violation(f"verification found {report.problems}")
+
+
+def _tidy(session: Session, ns: reef.Namespace) -> None:
+    """A quiet bucket holds what is live and little else."""
+    bucket = session.stage.bucket
+    manifest = session.observer.generations[-1].manifest
+    live = {PREFIX + info.key for info in (*manifest.segments, *manifest.window)}
+    left = [key for key in bucket.keys if key.startswith(PREFIX + SEGMENT_PREFIX)]
+    kept = [key for key in left if key not in live]
+    if kept:
+        raise Violation(f"segments that nothing needs stay for ever: {kept}")
+    manifests = [key for key in bucket.keys if key.startswith(PREFIX + MANIFEST_PREFIX)]
+    slots = [key for key in bucket.keys if key.startswith(PREFIX + LOG_PREFIX)]
+    if len(manifests) > _MOST_MANIFESTS or len(slots) > _MOST_SLOTS:
+        raise Violation(f"{manifests} and {slots} stay for ever")

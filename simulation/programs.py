@@ -1,0 +1,225 @@
+"""The programs: what a node of each role does, as anybody would write it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import reef
+from simulation.intent import Intent
+from simulation.session import IDS, Session
+from simulation.world import Violation
+
+
+def make_intent(session: Session, *, load: bool = False) -> Intent:
+    """Something to write."""
+    random = session.random
+    stage = session.stage
+    stage.tokens += 1
+    token = f"t{stage.tokens}"
+    intent = Intent(token, load=load)
+    if random.random() < 0.4:
+        intent.key = f"k{stage.tokens}"
+    few = random.sample(IDS, random.choice((1, 1, 2, 3, 8)))
+
+    def row(id: str) -> dict[str, object]:
+        made: dict[str, object] = {"id": id, "v": random.randrange(6), "token": token}
+        if random.random() < 0.3:
+            made[random.choice(("a", "b"))] = random.randrange(100)
+        return made
+
+    if load:
+        intent.upserts = [row(id) for id in few]
+        intent.truncate = random.random() < 0.3
+        return intent
+    kind = random.randrange(10)
+    if kind < 3:
+        intent.upserts = [row(id) for id in few]
+        if random.random() < 0.3:
+            text = random.choice("xyz") * 300
+            intent.upserts = [{**made, "text": text} for made in intent.upserts]
+    elif kind < 5:
+        intent.patches = [{"id": id, "v": random.randrange(6), "token": token} for id in few]
+    elif kind < 6:
+        intent.deletes = few
+    elif kind < 7:
+        intent.below = random.randrange(1, 4)
+    else:
+        half = (len(few) + 1) // 2
+        intent.upserts = [row(id) for id in few[:half]]
+        if random.random() < 0.3:
+            intent.deletes = few[half:]
+        else:
+            intent.patches = [{"id": id, "token": token} for id in few[half:]]
+        intent.condition = random.choice(("absent", "exists", 0, 1, 2))
+        intent.skip = random.random() < 0.3
+    return intent
+
+
+def think(session: Session) -> None:
+    """Between two steps."""
+    random = session.random
+    pace = session.stage.world.plan.pace
+    kind = random.random()
+    if kind < 0.7:
+        session.sleep(random.random() * pace)
+    elif kind < 0.92:
+        session.sleep(random.random() * 20 * pace)
+    else:
+        session.sleep(50 + random.random() * 150)
+
+
+def upkeep(session: Session, ns: reef.Namespace, what: str) -> None:
+    """One pass of background work."""
+    session.attempt(what, PASSES[what](ns))
+
+
+PASSES: dict[str, Callable[[reef.Namespace], Callable[[], object]]] = {
+    "index": lambda ns: ns.index,
+    "compact": lambda ns: ns.compact,
+    "compact fully": lambda ns: lambda: ns.compact(full=True),
+    "collect": lambda ns: lambda: ns.gc(apply=True),
+}
+
+
+class Program(ABC):
+    """Steps until there are none left; `left` outlives the process, as a to-do list would."""
+
+    mode = "r"
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def run(self, session: Session) -> None:
+        """One life."""
+        ns = None
+        while self.left > 0:
+            think(session)
+            if ns is None:
+                self.left -= session.random.random() < 0.2
+                if self.mode == "r" and not session.observer.generations:
+                    session.sleep(session.random.random() * 5)
+                ns = session.open(self.mode)
+                continue
+            self.left -= 1
+            try:
+                usable = self.step(session, ns)
+            except reef.StoreUnavailable:
+                session.alive()
+                continue
+            if not usable:
+                ns = None
+
+    @abstractmethod
+    def step(self, session: Session, ns: reef.Namespace) -> bool:
+        """One thing to do. False if the handle is of no more use."""
+
+
+class Writer(Program):
+    """Writes, retries what it cannot know, reads its own writes, sometimes does the upkeep."""
+
+    mode = "w"
+
+    def step(self, session: Session, ns: reef.Namespace) -> bool:
+        random = session.random
+        kind = random.random()
+        if kind < 0.62:
+            return session.write(ns, make_intent(session))
+        if kind < 0.72 and session.stage.unsettled:
+            return session.write(ns, session.stage.unsettled.pop(0))
+        if kind < 0.78:
+            return self._increment(session, ns)
+        if kind < 0.82:
+            return session.write(ns, make_intent(session, load=True))
+        if kind < 0.92:
+            upkeep(session, ns, random.choice(tuple(PASSES)))
+            return random.random() < 0.95
+        read(session, ns, writer=True)
+        return True
+
+    def _increment(self, session: Session, ns: reef.Namespace) -> bool:
+        """Read, change, and write back if nobody came between."""
+        id = session.random.choice(IDS)
+        seen: list[dict[str, object] | None] = []
+        session.attempt("read", lambda: seen.append(session.get(ns, id)))
+        session.stage.tokens += 1
+        intent = Intent(f"t{session.stage.tokens}")
+        row: dict[str, object] = {"id": id, "v": 0, "token": intent.token}
+        intent.condition = "absent"
+        if seen and seen[0] is not None:
+            version = seen[0]["v"]
+            assert isinstance(version, int)
+            intent.condition = version
+            row["v"] = version + 1
+        intent.upserts = [row]
+        return session.write(ns, intent)
+
+
+class Reader(Program):
+    """Reads in every way."""
+
+    def step(self, session: Session, ns: reef.Namespace) -> bool:
+        read(session, ns)
+        return session.random.random() < 0.95
+
+
+class Loader(Program):
+    """Loads in bulk, beside the writers."""
+
+    def step(self, session: Session, ns: reef.Namespace) -> bool:
+        loads = [intent for intent in session.stage.unsettled if intent.load]
+        if loads and session.random.random() < 0.6:
+            session.stage.unsettled.remove(loads[0])
+            session.write(ns, loads[0])
+        else:
+            session.write(ns, make_intent(session, load=True))
+        return True
+
+
+class Keeper(Program):
+    """Does upkeep of some kinds, in a loop."""
+
+    def __init__(self, steps: int, *passes: str) -> None:
+        super().__init__(steps)
+        self.passes = passes
+
+    def step(self, session: Session, ns: reef.Namespace) -> bool:
+        upkeep(session, ns, session.random.choice(self.passes))
+        return session.random.random() < 0.95
+
+
+def read(session: Session, ns: reef.Namespace, *, writer: bool = False) -> None:
+    """One read of some kind."""
+    random = session.random
+    observer = session.observer
+    kind = random.randrange(6)
+    calls: list[Callable[[], object]] = [
+        lambda: session.scan(ns),
+        lambda: session.get(ns, random.choice(IDS)),
+        lambda: session.travel(ns, random.randint(max(0, observer.newest - 12), ns.lsn)),
+        lambda: session.changes(ns, random.randint(max(0, observer.newest - 12), ns.lsn)),
+        lambda: session.refresh(ns) if not writer else None,
+        lambda: session.scan(ns),
+    ]
+    if kind in (2, 3) and ns.lsn < observer.newest - 12:
+        return
+    session.attempt("read", calls[kind])
+
+
+def program_of(role: str, steps: int) -> Program:
+    """The program of a role."""
+    if role == "writer":
+        return Writer(steps)
+    if role == "reader":
+        return Reader(steps)
+    if role == "loader":
+        return Loader(max(1, steps // 3))
+    if role == "indexer":
+        return Keeper(steps, "index")
+    if role == "compactor":
+        return Keeper(max(1, steps // 2), "compact", "compact fully")
+    if role == "collector":
+        return Keeper(steps, "collect")
+    if role == "worker":
+        return Keeper(steps, *PASSES)
+    raise Violation(f"there is no role {role}")

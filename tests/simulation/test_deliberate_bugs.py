@@ -1,0 +1,182 @@
+"""The simulator can fail: each of these bugs is put in on purpose, and found within its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+import reef.lsm.collect
+import reef.lsm.compact
+import reef.lsm.fold
+import reef.lsm.writer
+from reef.errors import AlreadyExists, Fenced, ObjectNotFound, StoreUnavailable
+from reef.log import Log, LogEntry, LogHeader
+from reef.log.codec import encode
+from reef.lsm.tree import Tree
+from reef.lsm.view import View
+from reef.lsm.writer import Writer
+from reef.manifest import Manifest, Register
+from simulation.plan import plan_of
+from simulation.run import simulate
+
+Patch = pytest.MonkeyPatch
+
+
+def acknowledge_before_the_put(patch: Patch) -> None:
+    honest = Log.append
+
+    def append(self: Log, header: LogHeader, records: Any) -> LogEntry | None:
+        if not header.batches or header.guest:
+            return honest(self, header, records)
+        data = encode(header, records)
+        self.store.start(lambda: self.store.create(self.key(header.lsn), data))
+        return None
+
+    patch.setattr(Log, "append", append)
+
+
+def take_a_lost_answer_for_a_fence(patch: Patch) -> None:
+    def append(self: Log, header: LogHeader, records: Any) -> LogEntry | None:
+        for _ in range(4):
+            try:
+                self.store.create(self.key(header.lsn), encode(header, records))
+                return None
+            except (AlreadyExists, StoreUnavailable):
+                pass
+            try:
+                holder = self.read(header.lsn)
+            except (ObjectNotFound, StoreUnavailable):
+                continue
+            if holder.header.nonce == header.nonce:
+                raise Fenced("somebody took my slot")
+            return holder
+        raise StoreUnavailable("no answer")
+
+    patch.setattr(Log, "append", append)
+
+
+def keep_the_decision_after_a_guest(patch: Patch) -> None:
+    honest = Writer._commit_admitted
+
+    def commit(self: Writer, group: Any) -> bool:
+        while not honest(self, group):
+            pass
+        return True
+
+    patch.setattr(Writer, "_commit_admitted", commit)
+
+
+def collect_orphans_by_age_alone(patch: Patch) -> None:
+    honest = reef.lsm.collect.plan_collection
+
+    def plan(manifest: Manifest, *others: Any) -> Any:
+        return replace(honest(manifest, *others), orphan_floor=manifest.orphan_floor)
+
+    patch.setattr(reef.lsm.collect, "plan_collection", plan)
+
+
+def acknowledge_from_a_collected_slot(patch: Patch) -> None:
+    patch.setattr(Writer, "_slept", lambda self: False)
+
+
+def drop_the_newest_in_a_fold(patch: Patch) -> None:
+    honest = reef.lsm.fold.Gathered
+
+    def gathered(batches: Any) -> Any:
+        return honest(batches[:-1] if len(batches) > 1 else batches)
+
+    patch.setattr(reef.lsm.fold, "Gathered", gathered)
+
+
+def drop_tombstones_too_early(patch: Patch) -> None:
+    honest = reef.lsm.compact.tombstone_filter
+    patch.setattr(reef.lsm.compact, "tombstone_filter", lambda older: honest(()))
+
+
+def forget_the_window_at_a_restart(patch: Patch) -> None:
+    recall = reef.lsm.writer.recall
+    replay = Tree._replay
+
+    def forgetful(self: Tree, unfolded: Any) -> None:
+        replay(self, unfolded)
+        unfolded.keys = {}
+
+    patch.setattr(Tree, "_replay", forgetful)
+    patch.setattr(
+        reef.lsm.writer,
+        "recall",
+        lambda key, unfolded, segments, *rest: recall(key, unfolded, [], *rest),
+    )
+
+
+def read_through_two_manifests(patch: Patch) -> None:
+    honest = Tree.install
+
+    def install(self: Tree, head: Any, unfolded: Any) -> None:
+        before = self._head
+        honest(self, head, unfolded)
+        if before is not None:
+            self._view = View(before.manifest, unfolded, self.reader_of, self.store)
+
+    patch.setattr(Tree, "install", install)
+
+
+def overwrite_a_concurrent_edit(patch: Patch) -> None:
+    honest = Register.publish
+
+    def publish(self: Register, edit: Any, base: Any = None) -> Any:
+        first: list[Manifest | None] = []
+
+        def once(newest: Manifest) -> Manifest | None:
+            if not first:
+                first.append(edit(newest))
+            made = first[0]
+            if made is None:
+                return None
+            return msgspec.structs.replace(made, generation=newest.generation)
+
+        return honest(self, once, base)
+
+    patch.setattr(Register, "publish", publish)
+
+
+# Bugs that only a long sleep at the wrong moment brings out are looked for among sleepers.
+SLEEPERS: dict[str, Any] = {"faults": ("pause",), "intensity": 0.05, "pace": 0.1, "quick": True}
+TIDY = ("writer", "indexer", "indexer", "compactor", "compactor")
+KEEPERS = ("writer", "indexer", "worker", "collector", "loader")
+
+BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
+    (acknowledge_before_the_put, 10, {}),
+    (take_a_lost_answer_for_a_fence, 50, {}),
+    (keep_the_decision_after_a_guest, 200, {}),
+    (collect_orphans_by_age_alone, 200, {**SLEEPERS, "roles": KEEPERS}),
+    (acknowledge_from_a_collected_slot, 200, {**SLEEPERS, "roles": ("writer", *KEEPERS)}),
+    (drop_the_newest_in_a_fold, 20, {}),
+    (drop_tombstones_too_early, 100, {"roles": TIDY, "intensity": 0.0, "quick": True}),
+    (forget_the_window_at_a_restart, 200, {}),
+    (read_through_two_manifests, 20, {}),
+    (overwrite_a_concurrent_edit, 50, {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("bug", "seeds", "changes"), BUGS, ids=[bug.__name__ for bug, _, _ in BUGS]
+)
+def test_a_bug_is_found(
+    bug: Callable[[Patch], None], seeds: int, changes: dict[str, Any], monkeypatch: Patch
+) -> None:
+    bug(monkeypatch)
+    assert first_failure(seeds, changes) is not None
+
+
+def first_failure(seeds: int, changes: dict[str, Any]) -> tuple[int, str] | None:
+    """The first seed that fails, and how."""
+    for seed in range(seeds):
+        violation = simulate(replace(plan_of(seed), **changes)).violation
+        if violation is not None:
+            return seed, violation
+    return None
