@@ -20,6 +20,9 @@ from reef.lsm.tree import Tree
 from reef.lsm.upload import upload_segments
 
 _SLICE = 16_384
+# Cut into a few segments, so that one is uploaded while the next is encoded.
+_PARTS = 4
+_SMALLEST = 2 * 1024 * 1024
 
 
 def is_large(batch: WriteBatch, tree: Tree) -> bool:
@@ -42,7 +45,7 @@ def as_segments(batch: WriteBatch, tree: Tree) -> WriteBatch:
         environment=tree.environment,
         birth=tree.head.manifest.generation,
         level=0,
-        target_bytes=tree.options.segment_bytes,
+        target_bytes=min(tree.options.segment_bytes, max(_SMALLEST, batch.nbytes // _PARTS)),
     )
     return replace(batch, upserts=None, deletes=None, segments=tuple(infos), counts=_counts(batch))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 import pyarrow as pa
 
@@ -10,7 +12,9 @@ from reef.data.schema import Schema
 from reef.environment import Environment
 from reef.errors import ConcurrentPublication
 from reef.segment import SegmentInfo, split_segments
-from reef.store.contract import Store
+from reef.store.contract import Pending, Store
+
+_UPLOADS_AHEAD = 1
 
 
 def upload_segments(
@@ -28,6 +32,7 @@ def upload_segments(
     Nothing refers to them yet. If this process dies they are orphans, and GC removes them.
     """
     infos: list[SegmentInfo] = []
+    under_way: deque[Pending[str]] = deque()
     for parts, info in split_segments(
         batches,
         schema,
@@ -38,8 +43,13 @@ def upload_segments(
         level=level,
         start=store.start,
     ):
-        store.put(info.key, parts)
+        # While one segment is on its way the next one is being encoded.
+        under_way.append(store.start(partial(store.put, info.key, parts)))
         infos.append(info)
+        if len(under_way) > _UPLOADS_AHEAD:
+            under_way.popleft().result()
+    for pending in under_way:
+        pending.result()
     return infos
 
 

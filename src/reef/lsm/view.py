@@ -133,9 +133,11 @@ class View:
         self, ids: Sequence[str | int], columns: Sequence[str] | None = None
     ) -> list[Document | None]:
         """The documents of those ids, in their order, None for each that is not there."""
-        self._prefetch(ids)
         if len(self.runs) == 1 and not self.memtable.rows:
+            if len(self.runs[0].readers) > 1:
+                self._prefetch(ids)
             return _from_run(self.runs[0], ids, columns)
+        self._prefetch(ids)
         versions = self.memtable.find_many(ids)
         return [self._read(id, some, columns) for id, some in zip(ids, versions, strict=True)]
 
@@ -198,15 +200,23 @@ def _from_run(
     run: Run, ids: Sequence[str | int], columns: Sequence[str] | None
 ) -> list[Document | None]:
     """Documents of a state that is one run and nothing else: the first hit is the only one."""
-    documents: list[Document | None] = []
-    for id in ids:
-        reader = run.holder(id)
-        hit = None if reader is None else reader.find(id)
-        if hit is None or hit[0].kind(hit[1]) == DELETE:
-            documents.append(None)
-        else:
-            documents.append(hit[0].document(hit[1], columns))
-    return documents
+    if len(run.readers) == 1:
+        hits = run.readers[0].find_many(ids)
+    else:
+        hits = [None] * len(ids)
+        places: dict[SegmentReader, list[int]] = {}
+        for place, id in enumerate(ids):
+            reader = run.holder(id)
+            if reader is not None:
+                places.setdefault(reader, []).append(place)
+        for reader, some in places.items():
+            found = reader.find_many([ids[place] for place in some])
+            for place, hit in zip(some, found, strict=True):
+                hits[place] = hit
+    return [
+        None if hit is None or hit[0].kind(hit[1]) == DELETE else hit[0].document(hit[1], columns)
+        for hit in hits
+    ]
 
 
 def _document(rows: Rows, row: int, columns: Sequence[str] | None) -> Document:

@@ -92,6 +92,35 @@ class SegmentReader:
             return group, row
         return None
 
+    def find_many(self, ids: Sequence[str | int]) -> list[tuple[Group, int] | None]:
+        """What `find` gives for each of the ids; what must be fetched is fetched together."""
+        tail = self.tail()
+        first, keys, get = tail.index.first, tail.group_keys, self._cache.get
+        numbers = [bisect_right(first, identity) - 1 for identity in ids]
+        groups: dict[int, Group | None] = {
+            number: get(keys[number]) if number >= 0 else None for number in set(numbers)
+        }
+        missing: set[int] = set()
+        if None in groups.values():
+            for number, identity in zip(numbers, ids, strict=True):
+                wanted = number >= 0 and groups[number] is None and number not in missing
+                if wanted and tail.filter.may_contain(identity):
+                    missing.add(number)
+            some = sorted(missing)
+            loads = [partial(self._load_group, tail, number) for number in some]
+            groups.update(zip(some, self._store.concurrently(loads), strict=True))
+        found: list[tuple[Group, int] | None] = []
+        for number, identity in zip(numbers, ids, strict=True):
+            group = groups[number]
+            if group is not None:
+                held = group._ids or group.id_list
+                row = bisect_left(held, identity)
+                if row < len(held) and held[row] == identity:
+                    found.append((group, row))
+                    continue
+            found.append(None)
+        return found
+
     def is_open(self) -> bool:
         """Whether the tail is in the cache, so that looking for an id needs it no more."""
         return self._cache.get(self._tail_key) is not None
