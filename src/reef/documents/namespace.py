@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -35,6 +35,9 @@ from reef.lsm.verify import Report, verify
 from reef.lsm.view import View
 from reef.lsm.worker import Worker
 from reef.lsm.writer import Writer
+from reef.segment import SegmentInfo
+
+_PAUSE = 0.2
 
 
 class Namespace(Reading):
@@ -53,6 +56,7 @@ class Namespace(Reading):
         self._folder: Worker | None = None
         self._compactor: Worker | None = None
         self._looked = tree.environment.monotonic()
+        self._wrote = self._looked - _PAUSE
         if not writable:
             tree.recover()
             return
@@ -116,6 +120,7 @@ class Namespace(Reading):
                 if tree.view.unfolded.schema is schema:
                     raise
                 continue
+            self._wrote = tree.environment.monotonic()
             self._wake_if_needed()
             return receipt
 
@@ -190,6 +195,9 @@ class Namespace(Reading):
         options = tree.options
         segments = tree.head.manifest.segments
         if plan_compaction(segments, fan_in=options.fan_in, most_inputs=options.most_inputs):
+            if self._should_wait(segments):
+                tree.environment.sleep(_PAUSE / 4)
+                return True
             done = compact(tree)
             self._follow_root()
             return done is not None
@@ -199,6 +207,13 @@ class Namespace(Reading):
             if collected.deleted:
                 self._follow_root()
         return False
+
+    def _should_wait(self, segments: Sequence[SegmentInfo]) -> bool:
+        """Whether compaction can wait for a pause in the writing: it would take half of the
+        machine away from it. Not when runs pile up."""
+        runs = len({info.run for info in segments})
+        since = self._tree.environment.monotonic() - self._wrote
+        return since < _PAUSE and runs < 2 * self._tree.options.most_inputs
 
     def _follow_root(self) -> None:
         """Take in what others published, if they did."""
