@@ -108,6 +108,39 @@ def test_an_interrupted_commit_is_uncertain_for_all_that_waited(
     assert ns.write(upserts=[{"id": "d"}]).upserted == 1
 
 
+def test_a_waiting_thread_that_is_interrupted_does_not_keep_the_lead(
+    memory_store: MemoryStore,
+) -> None:
+    ns = reef.connect(memory_store).namespace("n", maintain=False)
+    ns.write(upserts=[{"id": "a"}])
+    writer = ns._writer
+    assert writer is not None
+    batch = make_batch(ns.schema, ns._tree.options, upserts=[{"id": "b"}])
+
+    class Interrupted:
+        """A lock whose holder is interrupted; named to lead at that very moment, or not."""
+
+        def __init__(self, named: bool) -> None:
+            self.named = named
+
+        def acquire(self, blocking: bool = True) -> bool:
+            if blocking:
+                raise KeyboardInterrupt
+            return self.named
+
+    for named in (False, True):
+        ticket = _Ticket(batch)
+        ticket.wake = Interrupted(named)  # type: ignore[assignment]
+        writer._queue.append(ticket)
+        writer._leading = named
+        with pytest.raises(KeyboardInterrupt):
+            writer._wait_for_turn(ticket)
+        assert not writer._queue
+        assert not writer._leading
+        assert ns.write(upserts=[{"id": "c"}]).upserted == 1
+    assert ns.get("b") is None
+
+
 def test_a_failed_commit_leaves_the_writer_usable(memory_store: MemoryStore) -> None:
     ns = reef.connect(memory_store).namespace("n", maintain=False)
     ns.write(upserts=[{"id": "a", "n": 1}])

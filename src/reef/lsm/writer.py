@@ -9,6 +9,7 @@ the next PUT starts at once. A lone thread never waits for anybody.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -93,7 +94,7 @@ class Writer:
             lead = not self._leading
             self._leading = True
         if not lead:
-            ticket.wake.acquire()
+            self._wait_for_turn(ticket)
             if not ticket.done:
                 self._wait_for_company()
         if not ticket.done:
@@ -108,6 +109,26 @@ class Writer:
         with self._mutex:
             self._failure = self._failure or Closed("the namespace was closed")
 
+    def _wait_for_turn(self, ticket: _Ticket) -> None:
+        """Wait until the ticket is done or has been named to lead. A thread that is interrupted
+        meanwhile takes its ticket back if it still can, and does not keep the lead."""
+        try:
+            ticket.wake.acquire()
+        except BaseException:
+            with self._mutex, suppress(ValueError):
+                self._queue.remove(ticket)
+            if ticket.wake.acquire(blocking=False) and not ticket.done:
+                self._hand_over()
+            raise
+
+    def _hand_over(self) -> None:
+        """Name the next leader, if anybody is waiting."""
+        with self._mutex:
+            successor = self._queue[0] if self._queue else None
+            self._leading = successor is not None
+        if successor is not None:
+            successor.wake.release()
+
     def _wait_for_company(self) -> None:
         """Under load, let those whom the last leader has just woken join: a fraction of the time
         that a PUT takes, and only while there are fewer waiting than it had."""
@@ -121,11 +142,9 @@ class Writer:
             while not own.done:
                 self._commit_group(finished)
         finally:
-            with self._mutex:
-                successor = next((ticket for ticket in self._queue if ticket is not own), None)
-                self._leading = successor is not None
-            if successor is not None:
-                successor.wake.release()
+            with self._mutex, suppress(ValueError):
+                self._queue.remove(own)
+            self._hand_over()
             for ticket in finished:
                 if ticket is not own:
                     ticket.wake.release()
