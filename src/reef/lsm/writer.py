@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -32,19 +31,18 @@ from reef.store.contract import Buffer, size_of
 _LONGEST_WINDOW = 0.005
 
 
-def _held_lock() -> Lock:
-    lock = Lock()
-    lock.acquire()
-    return lock
-
-
-@dataclass
 class _Ticket:
-    batch: WriteBatch
-    wake: Lock = field(default_factory=_held_lock)
-    receipt: Receipt | None = None
-    error: BaseException | None = None
-    admitted: Admitted | None = None
+    """A batch in the queue. `wake` is held until its thread, if it waits, is to go on."""
+
+    __slots__ = ("admitted", "batch", "error", "receipt", "wake")
+
+    def __init__(self, batch: WriteBatch) -> None:
+        self.batch = batch
+        self.wake = Lock()
+        self.wake.acquire()
+        self.receipt: Receipt | None = None
+        self.error: BaseException | None = None
+        self.admitted: Admitted | None = None
 
     @property
     def done(self) -> bool:
@@ -142,8 +140,9 @@ class Writer:
             while not own.done:
                 self._commit_group(finished)
         finally:
-            with self._mutex, suppress(ValueError):
-                self._queue.remove(own)
+            if not own.done:
+                with self._mutex, suppress(ValueError):
+                    self._queue.remove(own)
             self._hand_over()
             for ticket in finished:
                 if ticket is not own:
@@ -277,17 +276,17 @@ class Writer:
                 )
             )
         records: list[Record] = [join(pieces)] if pieces else []
-        for ticket in group:
-            if ticket.batch.segments:
-                schema = ticket.batch.schema.to_dict()
-                records.append(Ingest(ticket.batch.segments, schema))
+        if group[0].batch.segments:
+            batch = group[0].batch
+            records.append(Ingest(batch.segments, batch.schema.to_dict()))
         lsn = self.tree.view.unfolded.next_lsn
-        monotonic = self.tree.environment.monotonic
-        began = monotonic()
+        began = self.tree.environment.monotonic()
         if not self._append(headers, records):
             return False
         self._last_group = len(group)
-        self._window = min((monotonic() - began) / 4, _LONGEST_WINDOW)
+        if len(group) > 1:
+            taken = self.tree.environment.monotonic() - began
+            self._window = min(taken / 4, _LONGEST_WINDOW)
         for ticket in group:
             assert ticket.admitted is not None
             ticket.receipt = ticket.admitted.receipt.in_slot(lsn)
