@@ -27,6 +27,7 @@ VERSION = 1
 
 _PREAMBLE = struct.Struct("<8sI")
 _FRAME = struct.Struct("<II")
+_SMALL = 64 * 1024
 
 
 class BatchHeader(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,24 +81,27 @@ _decode_header = msgspec.json.Decoder(LogHeader).decode
 
 
 def encode(header: LogHeader, records: Sequence[Sequence[Buffer]]) -> list[Buffer]:
-    """The object's bytes in parts; each record is given in parts too, none of them copied."""
+    """The object's bytes in parts; each record is given in parts too, none of them copied unless
+    all of it is small."""
     head = _encode_header(header)
     parts: list[Buffer] = [
         _PREAMBLE.pack(MAGIC, VERSION) + _FRAME.pack(len(head), crc32c(head)) + head
     ]
-    total = crc32c(parts[0])
+    size = 0
     for record in records:
         length = 0
         checksum = 0
         for part in record:
             length += size_of(part)
             checksum = crc32c(part, checksum)
-        frame = _FRAME.pack(length, checksum)
-        total = crc32c(frame, total)
-        parts.append(frame)
-        for part in record:
-            total = crc32c(part, total)
-            parts.append(part)
+        size += length
+        parts.append(_FRAME.pack(length, checksum))
+        parts.extend(record)
+    if size < _SMALL:
+        parts = [b"".join(parts)]
+    total = 0
+    for part in parts:
+        total = crc32c(part, total)
     parts.append(_FRAME.pack(len(records), total))
     return parts
 

@@ -84,7 +84,7 @@ def encode_rows(batch: Rows) -> tuple[list[Buffer], Rows]:
     on to change: what is read and folded later is what was written, whatever happens to it.
     """
     if isinstance(batch, PlainRows):
-        return [_PLAIN_TAG, *batch.encode()], batch
+        return [b"".join([_PLAIN_TAG, *batch.encode()])], batch
     schema = batch.schema
     message = _schema_message(schema)
     body = batch.serialize()

@@ -334,7 +334,7 @@ class Writer:
             tree.apply(holder)
             return False
         self._prove_standing(lsn)
-        size = sum(size_of(part) for record in records for part in record)
+        size = sum(map(size_of, records))
         tree.discarded = ()
         if tree.view.unfolded.next_lsn <= lsn:  # or else somebody has folded it already
             tree.apply(LogEntry(header, (), size), applied)
