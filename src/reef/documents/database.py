@@ -109,7 +109,7 @@ class Database:
         """Open a namespace for writing ("w"), creating it if it is not there, or for reading ("r").
 
         Opening for writing takes over from the writer before, who is fenced. Attributes of
-        `schema` that the namespace lacks are added by the first write that has them.
+        `schema` that the namespace lacks are added to it; for reading it must have them all.
         """
         if mode not in ("r", "w"):
             raise InvalidInput(f'mode is "r" or "w", not {mode!r}')
@@ -125,9 +125,8 @@ class Database:
         except NamespaceNotFound:
             raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket") from None
         if schema is not None:
-            declared = declared_schema(schema)
             try:
-                opened.schema.extended(declared.attributes, declared.id_kind)
+                opened.declare(declared_schema(schema))
             except BaseException:
                 opened.close()
                 raise

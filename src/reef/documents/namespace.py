@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from reef.data.filter import Expression
+from reef.data.schema import Schema
 from reef.documents.batches import make_batch
 from reef.documents.changes import Change, changes
 from reef.documents.load import load
@@ -57,6 +58,7 @@ class Namespace(Reading):
         self._compactor: Worker | None = None
         self._looked = tree.environment.monotonic()
         self._wrote = self._looked - _PAUSE
+        self._collected = self._looked - tree.options.collect_seconds
         if not writable:
             tree.recover()
             return
@@ -123,6 +125,17 @@ class Namespace(Reading):
             self._wrote = tree.environment.monotonic()
             self._wake_if_needed()
             return receipt
+
+    def declare(self, schema: Schema) -> None:
+        """Add the attribute types of a schema to the namespace's, or `SchemaConflict` if one
+        disagrees; a handle for reading can only check for them. Durable when this returns."""
+        self._check_open()
+        if self._writer is not None:
+            self._writer.declare(schema)
+        else:
+            known = self.schema
+            if known.extended(schema.attributes, schema.id_kind) != known:
+                raise SchemaConflict("the namespace does not have all attributes of that schema")
 
     def _commit(self, writer: Writer, batch: WriteBatch) -> Receipt:
         if is_large(batch, self._tree):
@@ -202,7 +215,10 @@ class Namespace(Reading):
             self._follow_root()
             return done is not None
         manifest = tree.head.manifest
-        if manifest.superseded or manifest.folded:
+        now = tree.environment.monotonic()
+        due = now - self._collected >= options.collect_seconds
+        if due and (manifest.superseded or manifest.folded):
+            self._collected = now
             collected = collect(tree, apply=True)
             if collected.deleted:
                 self._follow_root()

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from reef.data.plain import ids_of, join
+from reef.data.schema import Schema
 from reef.errors import Closed, CommitUncertain, Fenced, ObjectNotFound, ReefError
 from reef.log import BatchHeader, LogEntry, LogHeader
 from reef.lsm.admission import Admitted, admit
@@ -101,6 +102,19 @@ class Writer:
             raise ticket.error
         assert ticket.receipt is not None
         return ticket.receipt
+
+    def declare(self, schema: Schema) -> None:
+        """Make sure that the namespace has these attribute types, or `SchemaConflict`.
+
+        What is new is appended to the log, as an ingest of nothing: so it is ordered among the
+        writes of everybody, and durable when this returns.
+        """
+        tree = self.tree
+        with tree.lock:
+            while tree.view.schema.extended(schema.attributes, schema.id_kind) != tree.view.schema:
+                if self._failure is not None:
+                    raise self._failure
+                self._append([], [Ingest((), schema.to_dict())])
 
     def close(self) -> None:
         """Refuse further commits. What was committed is durable already."""
