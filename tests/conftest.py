@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from reef.store import FolderStore, MemoryStore, Store, open_store
 from support.seaweed import SeaweedServer
 
 _prefixes = count()
+
+# How fast the machine is must not decide whether a test passes.
+hypothesis.settings.register_profile("reef", deadline=None)
+hypothesis.settings.load_profile("reef")
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,7 @@ _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def _encode(value: int, digits: int) -> str:
-    letters = []
-    for _ in range(digits):
-        letters.append(_CROCKFORD[value & 31])
-        value >>= 5
-    return "".join(reversed(letters))
+    return "".join([_CROCKFORD[value >> at & 31] for at in range(5 * (digits - 1), -1, -5)])
 
 
 def _patience() -> float:

@@ -91,6 +91,10 @@ class UnsupportedFormat(ReefError):
     """An object written by a newer version of Reef."""
 
 
+class SparkUnavailable(ReefError):
+    """Spark was asked for, and it or its Java is not installed."""
+
+
 class StoreError(ReefError):
     """The bucket could not do what was asked."""
 

@@ -64,3 +64,14 @@ def test_a_declaration_that_races_a_load_is_decided_by_the_log(memory_store: Mem
     assert namespace.get("a") == {"id": "a", "v": "text"}
     namespace.index()
     assert other.namespace("n", "r").verify(deep=True).sound
+
+
+def test_what_is_written_after_a_declaration_is_seen(memory_store: MemoryStore) -> None:
+    with reef.connect(memory_store).namespace("n", maintain=False) as namespace:
+        namespace.write(upserts=[{"id": "a", "x": 1}])
+        namespace.declare(reef.Schema("string", {"v": reef.vector(2)}))
+        namespace.write(upserts=[{"id": "a", "x": 2}])
+        assert namespace.get("a") == {"id": "a", "x": 2}
+        assert list(namespace.scan().documents()) == [{"id": "a", "x": 2}]
+        with pytest.raises(reef.ConditionFailed):
+            namespace.write(upserts=[{"id": "a", "x": 3}], condition=reef.if_equal(x=1))

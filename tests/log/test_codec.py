@@ -110,7 +110,10 @@ def test_a_newer_format_is_named() -> None:
 def test_a_header_that_is_not_one() -> None:
     from crc32c import crc32c
 
-    for text in (b"", b"{}", b"[]", b'{"lsn":"x"}', b"\xff"):
+    whole = b'{"lsn":7,"writer":"%b","epoch":3,"nonce":"a","created_at":1.5,"later":%b}'
+    deep = b"[" * 5000 + b"]" * 5000
+    lies = (whole % (b"\xff", b"1"), whole % (b"w", deep), whole % (b"w", b"9" * 5000 + b"x"))
+    for text in (b"", b"{}", b"[]", b'{"lsn":"x"}', b"\xff", *lies):
         start = OBJECT[:12] + struct.pack("<II", len(text), crc32c(text)) + text
         with pytest.raises(Corruption):
             decoded(start + struct.pack("<II", 0, crc32c(start)))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
+import msgspec
 import pytest
 
+import reef.lsm.rebuild
 from lsm.damaging import (
     NAME,
     PLACE,
@@ -21,9 +24,11 @@ from lsm.damaging import (
     objects,
     tree_of,
 )
-from reef.errors import Corruption, NamespaceNotFound
+from reef.errors import ConcurrentPublication, Corruption, NamespaceNotFound
 from reef.log import Log
+from reef.lsm.health import needs
 from reef.lsm.rebuild import rebuild
+from reef.lsm.tree import Tree
 from reef.lsm.verify import verify
 from reef.manifest import Register
 from reef.store import FolderStore, MemoryStore, Store
@@ -284,3 +289,26 @@ def test_namespaces_rebuild_themselves(original: tuple[dict[str, bytes], Documen
         ns.write(upserts=[{"id": "z", "n": 27}])
         assert ns.get("z") == {"id": "z", "n": 27}
     assert PLACE + Register.key(8) in objects(store)
+
+
+def test_what_a_slow_rebuild_wrote_is_collected(
+    original: tuple[dict[str, bytes], Documents], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, model = original
+    store = copied(content)
+    honest = reef.lsm.rebuild.rewrite
+
+    def rewrite(tree: Tree, crew: Any, inputs: Any, *rest: Any, **more: Any) -> Any:
+        named = {info.key for info in needs(tree.register.head().manifest)}
+        tree.register.publish(
+            lambda manifest: msgspec.structs.replace(manifest, orphan_floor=manifest.generation)
+        )
+        for info in inputs:
+            if not info.lsn and info.key not in named:
+                tree.store.delete(info.key)
+        return honest(tree, crew, inputs, *rest, **more)
+
+    monkeypatch.setattr(reef.lsm.rebuild, "rewrite", rewrite)
+    with pytest.raises(ConcurrentPublication, match="try again"):
+        rebuild(tree_of(store))
+    assert is_sound(store) == model

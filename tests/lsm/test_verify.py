@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
 
+import reef.lsm.health
+import reef.segment.verify
 from lsm.damaging import (
     NAME,
     PLACE,
+    contents,
     copied,
     damage,
     database,
@@ -18,8 +23,10 @@ from lsm.damaging import (
     tree_of,
 )
 from reef.log import Log
+from reef.lsm.repair import repair
 from reef.lsm.verify import Report, verify
 from reef.manifest import Register
+from reef.segment.verify import verify_segment
 from reef.store import MemoryStore
 
 
@@ -134,3 +141,51 @@ def test_collected_history_is_no_problem() -> None:
         report = verify(tree_of(store), deep=True)
         assert report.sound, report.problems
     assert len(keys_of(store, "segments/")) < 9
+
+
+@pytest.mark.parametrize("moment", ["before the segment", "between its head and its data"])
+def test_what_is_collected_meanwhile_is_no_problem(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    model = make(store)
+    tree = tree_of(store)
+    busy = [False]
+
+    def overtake() -> None:
+        """All is compacted, and what that superseded is forgotten and deleted."""
+        if busy[0]:
+            return
+        busy[0] = True
+        ns = database(store).namespace(NAME, maintain=False)
+        while ns.index() is not None:
+            pass
+        ns.compact(full=True)
+        ns.close()
+        other = tree_of(store)
+        gone = [item.key for item in other.register.head().manifest.superseded]
+        other.register.publish(
+            lambda manifest: msgspec.structs.replace(manifest, superseded=(), folded=())
+        )
+        other.store.delete_many(gone)
+
+    honest = reef.segment.verify._check_data
+
+    def check_data(*given: Any) -> Any:
+        overtake()
+        return honest(*given)
+
+    def check_segment(*given: Any, **more: Any) -> Any:
+        overtake()
+        return verify_segment(*given, **more)
+
+    if moment == "before the segment":
+        monkeypatch.setattr(reef.lsm.health, "verify_segment", check_segment)
+    else:
+        monkeypatch.setattr(reef.segment.verify, "_check_data", check_data)
+    report = verify(tree, deep=True)
+    assert busy[0]
+    assert report.sound, report.problems
+    busy[0] = False
+    assert not repair(tree_of(store)).actions
+    assert contents(store) == model

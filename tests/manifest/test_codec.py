@@ -92,8 +92,22 @@ def test_a_newer_format_is_named() -> None:
         decode("k", sealed(json.dumps({**value, "format": 7, "segments": "other"}).encode()))
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"null", b'{"generation":"x"}', b"\xff", b"{"])
+_TEXT = (
+    b'{"generation":1,"namespace":"%b","created_at":1,"publisher":"p","nonce":"n","branches":%b}'
+)
+_DEEP = b'{"a":' * 5000 + b"1" + b"}" * 5000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"", b"{}", b"[]", b"null", b'{"generation":"x"}', b"\xff", b"{"),
+        _TEXT % (b"\xff", b"{}"),
+        _TEXT % (b"n", _DEEP),
+    ],
+)
 def test_what_is_no_manifest(text: bytes) -> None:
+    assert decode("k", sealed(_TEXT % (b"n", b"{}"))).generation == 1
     with pytest.raises(Corruption):
         decode("k", sealed(text))
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from reef.data.rows import ID, attributes_of, null_flag
+from reef.errors import Corruption
 
 Document = dict[str, object]
 Getter = Callable[[int], object]
@@ -33,6 +34,7 @@ class _Absent:
 
 ABSENT = _Absent()
 decode_json = msgspec.json.Decoder().decode
+_UNREADABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 
 
 def moment(microseconds: int) -> datetime:
@@ -138,7 +140,8 @@ def vectors_of(values: pa.Array) -> np.ndarray:
     if data is None:
         return np.zeros((len(values), size), dtype)
     start = numbers.offset + values.offset * size
-    return np.frombuffer(data, dtype)[start : start + len(values) * size].reshape(-1, size)
+    cells = np.frombuffer(data, dtype, len(values) * size, start * dtype.itemsize)
+    return cells.reshape(len(values), size)
 
 
 def document_of(batch: pa.RecordBatch, row: int, columns: Iterable[str] | None = None) -> Document:
@@ -154,14 +157,21 @@ def document_of(batch: pa.RecordBatch, row: int, columns: Iterable[str] | None =
             flag = schema.get_field_index(null_flag(name))
             if flag >= 0 and batch.column(flag)[row].as_py():
                 document[name] = None
-        elif pa.types.is_timestamp(values.type):
-            document[name] = moment(values[0].value)
-        elif pa.types.is_nested(values.type):
-            document[name] = _value_getter(values, False)(0)
-        else:
-            value = values[0].as_py()
-            document[name] = decode_json(value) if is_json(schema.field(position)) else value
+            continue
+        try:
+            document[name] = _only(values, is_json(schema.field(position)))
+        except _UNREADABLE as error:
+            raise unreadable(document[ID], error) from None
     return document
+
+
+def _only(values: pa.Array, json: bool) -> object:
+    if pa.types.is_timestamp(values.type):
+        return moment(values[0].value)
+    if pa.types.is_nested(values.type):
+        return _value_getter(values, False)(0)
+    value = values[0].as_py()
+    return decode_json(value) if json else value
 
 
 class Documents:
@@ -196,22 +206,30 @@ def getters_of(batch: pa.RecordBatch) -> dict[str, Getter]:
     return getters
 
 
+def unreadable(identity: object, error: Exception) -> Corruption:
+    """A document has a value that was never written so: JSON that is none, a year that is not."""
+    return Corruption(f"document {identity!r}", f"a value of it cannot be read ({error})")
+
+
 def build_document(
     identity: object, getters: dict[str, Getter], row: int, columns: Sequence[str] | None
 ) -> Document:
     """The document that getters give for a row."""
     document: Document = {ID: identity}
-    if columns is None:
-        for name, get in getters.items():
-            value = get(row)
-            if value is not ABSENT:
-                document[name] = value
-    else:
-        for name in columns:
-            if name in getters:
-                value = getters[name](row)
+    try:
+        if columns is None:
+            for name, get in getters.items():
+                value = get(row)
                 if value is not ABSENT:
                     document[name] = value
+        else:
+            for name in columns:
+                if name in getters:
+                    value = getters[name](row)
+                    if value is not ABSENT:
+                        document[name] = value
+    except _UNREADABLE as error:
+        raise unreadable(identity, error) from None
     return document
 
 
@@ -226,7 +244,12 @@ def documents_of(batch: pa.RecordBatch, columns: Iterable[str] | None = None) ->
         if position < 0 or name == ID:
             continue
         values = batch.column(position)
-        cells = _cells(values, is_json(schema.field(position)))
+        try:
+            cells = _cells(values, is_json(schema.field(position)))
+        except _UNREADABLE as error:
+            first, last = full[0][0], full[0][-1]
+            reason = f"a value of {name!r} cannot be read ({error})"
+            raise Corruption(f"one of the documents {first!r} to {last!r}", reason) from None
         if not values.null_count:
             names.append(name)
             full.append(cells)

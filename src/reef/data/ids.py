@@ -140,7 +140,7 @@ def _check_strings(array: pa.Array) -> pa.Array:
     if not rows:
         return array
     _, starts, data = array.buffers()
-    offsets = np.frombuffer(starts, np.int32)[array.offset : array.offset + rows + 1]
+    offsets = np.frombuffer(starts, np.int32, rows + 1, 4 * array.offset)
     lengths = offsets[1:] - offsets[:-1]
     if lengths.min() < 1:
         raise InvalidId(f"the id of row {int(np.argmin(lengths))} is empty")

@@ -78,4 +78,4 @@ def check_sizes(place: Place, array: pa.Array) -> pa.Array:
 
 
 def _offsets(array: pa.Array) -> np.ndarray:
-    return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)

@@ -17,32 +17,36 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Required, TypeAlias, TypedDict
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from reef.data.documents import unreadable
 from reef.data.rows import (
     DELETE,
     ID,
     KIND,
     KIND_FIELD,
+    PATCH,
+    UPSERT,
     concat,
     field_of,
     null_flag,
 )
-from reef.data.schema import ID_TYPES
+from reef.data.schema import ID_TYPES, INTEGER_IDS, STRING_IDS
 from reef.data.types import VECTOR_ELEMENTS, AttributeType, parse_type
 
 _U32 = struct.Struct("<I")
 _ARRAY32 = struct.Struct(">BI")
 _ARRAY32_TAG = 0xDD
+_KINDS = bytes([UPSERT, DELETE, PATCH])
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
 _decode_json = msgspec.json.Decoder().decode
 
 Document = dict[str, Any]
@@ -51,7 +55,7 @@ Document = dict[str, Any]
 class Types:
     """The attribute types that plain rows may use, and the kind of their ids."""
 
-    __slots__ = ("attributes", "encoded", "id_kind", "readers")
+    __slots__ = ("_unpack", "attributes", "encoded", "id_kind", "readers")
 
     def __init__(self, attributes: Mapping[str, AttributeType], id_kind: str) -> None:
         self.attributes = dict(attributes)
@@ -64,12 +68,54 @@ class Types:
             for name, kind in self.attributes.items()
             if (reader := _reader_of(kind)) is not None
         }
+        self._unpack: Callable[[bytes], list[Document]] | None = None
+
+    def unpack(self, packed: bytes) -> list[Document]:
+        """The rows in a MessagePack array of maps, every value of its type."""
+        if self._unpack is None:
+            self._unpack = msgspec.msgpack.Decoder(list[self._row()]).decode  # type: ignore[misc]
+        return self._unpack(packed)
+
+    def _row(self) -> Any:
+        """A row as a type that MessagePack is checked against while it is unpacked: that costs
+        nothing, so nothing has to be believed because its checksum is right."""
+        fields: dict[str, Any] = {ID: Required[_ID_VALUES[self.id_kind]]}
+        for name, kind in self.attributes.items():
+            fields[name] = _value_type(kind) | None
+        return TypedDict("Row", fields, total=False)  # type: ignore[operator]
+
+
+_ID_VALUES: dict[str, Any] = {STRING_IDS: str, INTEGER_IDS: Annotated[int, msgspec.Meta(ge=0)]}
+_VALUES: dict[str, Any] = {
+    "bool": bool,
+    "int64": Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)],
+    "float64": float,
+    "string": str,
+    "bytes": bytes,
+    "timestamp": Annotated[datetime, msgspec.Meta(tz=True)],
+    "json": str,
+}
+
+
+def _value_type(kind: AttributeType) -> Any:
+    if kind.family == "vector":
+        width = _width(kind)
+        return Annotated[bytes, msgspec.Meta(min_length=width, max_length=width)]
+    value = _VALUES[kind.element]
+    return list[value | None] if kind.family == "list" else value  # type: ignore[valid-type]
+
+
+def _width(kind: AttributeType) -> int:
+    """How many bytes a vector takes."""
+    return kind.dimension * VECTOR_ELEMENTS[kind.element].bit_width // 8
 
 
 @lru_cache(maxsize=256)
 def _types_of(encoded: bytes) -> Types:
     names = msgspec.json.decode(encoded, type=dict[str, str])
     id_kind = names.pop(ID)
+    if id_kind not in ID_TYPES:
+        raise ValueError(f"ids of the unknown kind {id_kind!r}")
     return Types({name: parse_type(text) for name, text in names.items()}, id_kind)
 
 
@@ -132,10 +178,13 @@ class PlainRows:
             for name in columns:
                 if name in stored:
                     document[name] = stored[name]
-        for name in readers:
-            value = document.get(name)
-            if value is not None:
-                document[name] = readers[name](value)
+        try:
+            for name in readers:
+                value = document.get(name)
+                if value is not None:
+                    document[name] = readers[name](value)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise unreadable(stored[ID], error) from None
         return document
 
     def filter(self, keep: Sequence[bool]) -> PlainRows:
@@ -164,10 +213,10 @@ class PlainRows:
         (count,) = _U32.unpack_from(data, end)
         start = end + _U32.size
         kinds = bytes(data[start : start + count])
-        if len(kinds) != count:
-            raise ValueError("fewer kinds than rows")
+        if len(kinds) != count or kinds.translate(None, _KINDS):
+            raise ValueError("not a kind for every row")
         body = _ARRAY32.pack(_ARRAY32_TAG, count) + data[start + count :]
-        return PlainRows(_unpack(body), kinds, types)
+        return PlainRows(types.unpack(body), kinds, types)
 
 
 Rows: TypeAlias = "pa.RecordBatch | PlainRows"
@@ -257,7 +306,7 @@ def as_batch(rows: Rows) -> pa.RecordBatch:
 def _column(values: list[Any], kind: AttributeType) -> pa.Array:
     if kind.family != "vector":
         return pa.array(values, kind.arrow)
-    width = kind.dimension * VECTOR_ELEMENTS[kind.element].bit_width // 8
+    width = _width(kind)
     missing = bytes(width)
     data = b"".join(missing if value is None else value for value in values)
     if sys.byteorder != "little":

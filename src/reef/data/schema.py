@@ -11,7 +11,7 @@ import pyarrow as pa
 import xxhash
 
 from reef.data.types import AttributeType, parse_type
-from reef.errors import InvalidName, SchemaConflict
+from reef.errors import InvalidInput, InvalidName, SchemaConflict
 
 STRING_IDS = "string"
 INTEGER_IDS = "uint64"
@@ -66,12 +66,13 @@ class Schema:
 
     @staticmethod
     def from_dict(value: Mapping[str, object]) -> Schema:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`; `InvalidInput` if this is no schema."""
         attributes = value.get("attributes") or {}
-        assert isinstance(attributes, Mapping)
         kind = value.get("id")
+        if not isinstance(attributes, Mapping) or kind not in (None, *ID_TYPES):
+            raise InvalidInput("this is not a schema")
         return Schema(
-            str(kind) if kind is not None else None,
+            None if kind is None else str(kind),
             {str(name): parse_type(str(text)) for name, text in attributes.items()},
         )
 

@@ -28,7 +28,7 @@ VECTOR_ELEMENTS: dict[str, pa.DataType] = {"float32": pa.float32(), "float16": p
 LARGEST_DIMENSION = 65_536
 
 _LIST = re.compile(r"list<\s*(\w+)\s*>")
-_VECTOR = re.compile(r"vector<\s*(\w+)\s*,\s*(\d+)\s*>")
+_VECTOR = re.compile(r"vector<\s*(\w+)\s*,\s*(\d{1,9})\s*>")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def type_of_arrow(arrow: pa.DataType, *, json: bool = False) -> AttributeType | 
     for name, scalar in SCALARS.items():
         if arrow.equals(scalar):
             return AttributeType("scalar", name)
-    if pa.types.is_fixed_size_list(arrow):
+    if pa.types.is_fixed_size_list(arrow) and 0 < arrow.list_size <= LARGEST_DIMENSION:
         for name, element in VECTOR_ELEMENTS.items():
             if arrow.value_type.equals(element):
                 return AttributeType("vector", name, arrow.list_size)

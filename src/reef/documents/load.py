@@ -1,34 +1,21 @@
-"""Bulk load without a cluster: any amount of rows as one ingest, in bounded memory.
-
-Rows are gathered into stretches that fit in memory, each sorted and spilled as a run to a scratch
-folder, later stretches above earlier ones. Then the runs are merged, newest wins, into finished
-segments in the bucket. A load of one stretch needs no scratch.
-"""
+"""Bulk load without a cluster: any amount of rows as one ingest, in bounded memory."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from reef.data.convert import convert_rows
-from reef.data.rows import UPSERT, with_lsn
+from reef.data.rows import UPSERT
 from reef.documents.batches import check_idempotency_key, last_of_each
 from reef.errors import InvalidInput
 from reef.lsm.batch import Receipt
 from reef.lsm.ingest import ingest
-from reef.lsm.memtable import Gathered
-from reef.lsm.merge import merge
+from reef.lsm.sorting import STRETCH_BYTES, Sorter
 from reef.lsm.tree import Tree
 from reef.lsm.upload import upload_segments
-from reef.lsm.view import runs_of
-from reef.segment import BlockCache, SegmentInfo, SegmentReader
-from reef.store import Store, open_store
-
-STRETCH_BYTES = 128 * 1024 * 1024
-_SLICE = 16_384
 
 
 def load(
@@ -46,44 +33,21 @@ def load(
     tree.refresh()
     birth = tree.head.manifest.generation
     schema = tree.view.schema
-    held: list[tuple[int, pa.RecordBatch]] = []
-    size = 0
-    spilled: list[SegmentInfo] = []
-    with tempfile.TemporaryDirectory(prefix="reef-load-") as folder:
-        scratch = open_store(folder)
-
-        def upload(store: Store, rows: Iterable[pa.RecordBatch]) -> list[SegmentInfo]:
-            return upload_segments(
-                rows,
-                schema,
-                store=store,
-                environment=tree.environment,
-                birth=birth,
-                level=0,
-                target_bytes=tree.options.segment_bytes,
-            )
-
+    with Sorter(tree.environment, stretch_bytes=stretch_bytes) as sorter:
         for number, piece in enumerate(_pieces(data), 1):
             rows, schema = convert_rows(piece, schema, kind=UPSERT)
-            if not rows.num_rows:
-                continue
-            held.append((number, last_of_each(rows)))
-            size += rows.nbytes
-            if size >= stretch_bytes:
-                spilled += upload(scratch, Gathered(held).slices(_SLICE))
-                held, size = [], 0
-        if not spilled:
-            if not held:
-                raise InvalidInput("there are no rows to load")
-            pieces = Gathered(held).slices(_SLICE)
-            segments = upload(tree.store, (with_lsn(piece, 0) for piece in pieces))
-        else:
-            if held:
-                spilled += upload(scratch, Gathered(held).slices(_SLICE))
-            cache = BlockCache(tree.options.cache_bytes)
-            runs = runs_of(spilled, lambda info: SegmentReader(scratch, info.key, info, cache))
-            merged = merge([run.rows() for run in runs])
-            segments = upload(tree.store, (with_lsn(batch, 0) for batch in merged))
+            sorter.add(number, last_of_each(rows), schema)
+        if not sorter.count:
+            raise InvalidInput("there are no rows to load")
+        segments = upload_segments(
+            sorter.rows(schema),
+            schema,
+            store=tree.store,
+            environment=tree.environment,
+            birth=birth,
+            level=0,
+            target_bytes=tree.options.segment_bytes,
+        )
     return ingest(tree, segments, schema, key=key, truncate=truncate)
 
 

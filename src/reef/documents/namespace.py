@@ -13,6 +13,7 @@ from reef.documents.batches import make_batch
 from reef.documents.changes import Change, changes
 from reef.documents.load import load
 from reef.documents.reading import FrozenReading, Reading
+from reef.documents.snapshot import Snapshot
 from reef.documents.status import Status, status_of
 from reef.errors import (
     Backpressure,
@@ -27,7 +28,7 @@ from reef.lsm.collect import Collected, collect
 from reef.lsm.compact import Compacted, compact
 from reef.lsm.compaction import plan_compaction
 from reef.lsm.fold import Folded, fold_from_log, fold_from_memory
-from reef.lsm.history import view_at_generation, view_at_lsn, view_at_time
+from reef.lsm.history import view_at
 from reef.lsm.large import as_segments, is_large
 from reef.lsm.rebuild import Rebuilt, rebuild
 from reef.lsm.repair import Repaired, repair
@@ -89,7 +90,8 @@ class Namespace(Reading):
         Upserts and patches are a list of dicts, a dict of columns, an Arrow table, or a pandas or
         polars frame; deletes are ids. They apply in the order of the arguments; of several
         operations of one sort on one id the last counts. A patch changes only the attributes it
-        names; of an id that is not there it has no effect and is counted as `missing`.
+        names; of an id that is not there it has no effect and is counted as `missing`. What
+        `delete_where` matches is decided on the state before the batch.
 
         A condition is decided for every id against the state before the batch. If it fails for one,
         the batch is refused with `ConditionFailed` and nothing is written; with
@@ -299,17 +301,22 @@ class Namespace(Reading):
     ) -> FrozenReading:
         """The state of a manifest generation, after a log slot, or at a moment."""
         self._check_open()
-        given = [value for value in (generation, lsn, time) if value is not None]
-        if len(given) != 1:
+        if generation is None and lsn is None and time is None:
             raise InvalidInput("at() takes one of generation, lsn and time")
-        if generation is not None:
-            return FrozenReading(view_at_generation(self._tree, generation))
-        if lsn is not None:
-            return FrozenReading(view_at_lsn(self._tree, lsn))
-        assert time is not None
-        if time.tzinfo is None:
-            raise InvalidInput("time must have a time zone")
-        return FrozenReading(view_at_time(self._tree, time.timestamp()))
+        return FrozenReading(view_at(self._tree, generation=generation, lsn=lsn, time=time))
+
+    def snapshot(self, *, seconds: float = 600.0) -> Snapshot:
+        """The state of now, kept from collection until it is closed, however long that takes.
+
+        It is renewed as long as this process lives; if it dies, the state is kept for `seconds`
+        longer. Works on any handle, and costs a publication.
+        """
+        self._check_open()
+        if not isinstance(seconds, int | float) or not 0 < seconds < 1e9:
+            raise InvalidInput(f"a snapshot is kept for some seconds, not {seconds!r}")
+        if self._writer is None:
+            self.refresh()
+        return Snapshot(self._tree, seconds)
 
     def changes(self, *, after: int = 0) -> Iterator[Change]:
         """The operations committed after that LSN, in order, up to now. `PastRetention` if some

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from reef.data.ids import check_each, check_id
 from reef.data.rows import ID
 from reef.data.schema import STRING_IDS, Schema
 from reef.documents.batches import parsed_filter
+from reef.documents.export import FILE_BYTES, Exported, destination_at, export, write_file
 from reef.documents.scan import Scan
 from reef.errors import InvalidInput, ObjectNotFound, PastRetention
 from reef.lsm.view import View
@@ -46,7 +48,7 @@ class Reading(ABC):
         view = self._current()
         check_id(id, view.schema)
         if columns is not None:
-            columns = _check_columns(columns, view.schema)
+            columns = check_columns(columns, view.schema)
         try:
             return view.get(id, columns)
         except ObjectNotFound:
@@ -59,7 +61,7 @@ class Reading(ABC):
         view = self._current()
         ids = check_each(ids, view.schema)
         if columns is not None:
-            columns = _check_columns(columns, view.schema)
+            columns = check_columns(columns, view.schema)
         try:
             return view.get_many(ids, columns)
         except ObjectNotFound:
@@ -84,7 +86,7 @@ class Reading(ABC):
         view = self._current()
         schema = view.schema
         expression = parsed_filter(filter, schema)
-        wanted = None if columns is None else tuple(_check_columns(columns, schema))
+        wanted = None if columns is None else tuple(check_columns(columns, schema))
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise InvalidInput(f"limit must be a number from 0 on, not {limit!r}")
         if prefix is not None:
@@ -123,6 +125,31 @@ class Reading(ABC):
 
         return Scan(batches, schema, wanted, limit)
 
+    def export(
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        columns: Sequence[str] | None = None,
+        filter: Expression | str | None = None,
+        overwrite: bool = False,
+        file_bytes: int = FILE_BYTES,
+        storage: Mapping[str, str] | None = None,
+    ) -> Exported:
+        """Write the documents as Parquet files of about that size of segments each to a folder or
+        bucket, which must be empty unless `overwrite`. It is complete when `_SUCCESS` is there."""
+        view = self._current()
+        memory = view.pin()
+        wanted = None if columns is None else tuple(check_columns(columns, view.schema))
+        return export(
+            view,
+            destination_at(destination, storage),
+            lambda parts: [write_file(view, part, memory) for part in parts],
+            columns=wanted,
+            filter=parsed_filter(filter, view.schema),
+            overwrite=overwrite,
+            file_bytes=file_bytes,
+        )
+
     def count(self, filter: Expression | str | None = None) -> int:
         """How many documents there are (that the filter keeps)."""
         if filter is None:
@@ -145,7 +172,8 @@ class Reading(ABC):
         raise PastRetention("the state being read is no longer retained")
 
 
-def _check_columns(columns: Sequence[str], schema: Schema) -> Sequence[str]:
+def check_columns(columns: Sequence[str], schema: Schema) -> Sequence[str]:
+    """The columns, or `InvalidInput` if the schema lacks one."""
     if isinstance(columns, str):
         raise InvalidInput("columns must be a list of attribute names, not one string")
     for name in columns:

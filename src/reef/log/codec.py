@@ -78,6 +78,8 @@ class LogEntry:
 
 _encode_header = msgspec.json.Encoder().encode
 _decode_header = msgspec.json.Decoder(LogHeader).decode
+# The latter two for text that is no Unicode, or nests too deep.
+_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 def encode(header: LogHeader, records: Sequence[Sequence[Buffer]]) -> list[Buffer]:
@@ -126,11 +128,30 @@ def decode(key: str, data: memoryview) -> LogEntry:
     count, checksum = _FRAME.unpack_from(data, end)
     if count != len(records) or checksum != crc32c(data[:end]):
         raise Corruption(key, "its footer does not match its records", end)
+    return LogEntry(_header_of(key, head), tuple(records), len(data))
+
+
+def decode_front(key: str, front: memoryview) -> tuple[LogHeader, memoryview] | None:
+    """The header, and how the first record begins, out of an object's first bytes.
+
+    None if they are too few, or not those of a log object that this Reef reads: `decode` of the
+    whole then says what is wrong. Only the header is checked.
+    """
+    start = _PREAMBLE.size + _FRAME.size
+    if len(front) < start or _PREAMBLE.unpack_from(front) != (MAGIC, VERSION):
+        return None
+    length, _ = _FRAME.unpack_from(front, _PREAMBLE.size)
+    if start + length + _FRAME.size >= len(front):
+        return None
+    head, offset = _framed(key, front, _PREAMBLE.size, len(front), "header")
+    return _header_of(key, head), front[offset + _FRAME.size :]
+
+
+def _header_of(key: str, head: memoryview) -> LogHeader:
     try:
-        header = _decode_header(head)
-    except msgspec.DecodeError as error:
+        return _decode_header(head)
+    except _UNREADABLE as error:
         raise Corruption(key, f"its header cannot be read ({error})", _PREAMBLE.size) from None
-    return LogEntry(header, tuple(records), len(data))
 
 
 def _framed(key: str, data: memoryview, offset: int, end: int, what: str) -> tuple[memoryview, int]:

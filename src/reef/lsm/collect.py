@@ -12,6 +12,7 @@ The order that makes it safe, whoever else is at work and whoever dies where:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,24 +46,41 @@ class Collected:
     bytes: int
 
 
+class _Pinned(Exception):
+    """A state was pinned since the plan was made."""
+
+
 def collect(tree: Tree, *, apply: bool) -> Collected:
     """Find what nothing needs any more and, with `apply`, delete what is due."""
+    while True:
+        with suppress(_Pinned):
+            return _collect(tree, apply)
+
+
+def _collect(tree: Tree, apply: bool) -> Collected:
+    # The time comes first: whatever was pinned by then, the root that is read afterwards tells.
+    now = bucket_time(tree) if apply else tree.environment.now()
     head = tree.register.head()
     objects = list_objects(tree)
-    now = bucket_time(tree) if apply else tree.environment.now()
     plan = plan_collection(head.manifest, objects, _ingested(tree, head.manifest, objects), now)
     if not apply:
         return Collected(plan, False, 0, 0)
 
+    planned = {name: held.generation for name, held in head.manifest.snapshots.items()}
+
     def forget(newest: Manifest) -> Manifest | None:
+        for name, held in newest.snapshots.items():
+            if planned.get(name) != held.generation or plan.lapsed.get(name, held) != held:
+                raise _Pinned
+        pins = {name: held for name, held in newest.snapshots.items() if name not in plan.lapsed}
         superseded = tuple(s for s in newest.superseded if s.generation > plan.forgotten)
         folded = tuple(span for span in newest.folded if span.generation > plan.forgotten)
         floor = max(newest.orphan_floor, plan.orphan_floor)
         edited = msgspec.structs.replace(
-            newest, superseded=superseded, folded=folded, orphan_floor=floor
+            newest, superseded=superseded, folded=folded, orphan_floor=floor, snapshots=pins
         )
-        unchanged = (newest.superseded, newest.folded, newest.orphan_floor)
-        return None if (superseded, folded, floor) == unchanged else edited
+        unchanged = (newest.superseded, newest.folded, newest.orphan_floor, newest.snapshots)
+        return None if (superseded, folded, floor, pins) == unchanged else edited
 
     head = tree.register.publish(forget, head)
     victims = list(plan.due)

@@ -2,18 +2,19 @@
 
 Time here is the bucket's own: the modification times that it stamps on objects, and `now` taken
 from the same clock. A generation's moment is when its object appeared; what it superseded stays
-until the retention and the grace period have both passed since then.
+until the retention and the grace period have both passed since then, and longer while a pin holds a
+generation that needs it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reef.log import Log
-from reef.lsm.reachability import reachable_segments
-from reef.manifest import Manifest, Register
+from reef.lsm.reachability import oldest_pinned, reachable_segments
+from reef.manifest import Manifest, Pin, Register
 from reef.segment import SegmentInfo
 from reef.segment.info import birth_of
 from reef.store.contract import ObjectInfo
@@ -34,7 +35,7 @@ class Collection:
     """A plan. `due` may go now, `waiting` later; `orphans` need the floor raised first.
 
     What generations through `forgotten` superseded is due, and `orphan_floor` is the birth
-    generation below which unnamed segments are condemned.
+    generation below which unnamed segments are condemned. `lapsed` are pins that were not renewed.
     """
 
     due: tuple[Doomed, ...]
@@ -42,6 +43,7 @@ class Collection:
     orphans: tuple[Doomed, ...]
     forgotten: int
     orphan_floor: int
+    lapsed: Mapping[str, Pin] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -62,14 +64,26 @@ def plan_collection(
     listed = {info.key: info for info in objects}
     doomed: list[Doomed] = []
 
-    def doom(info: ObjectInfo, reason: str, since: float) -> None:
-        doomed.append(Doomed(info.key, info.size, reason, since + patience))
+    lapses = {
+        name: moment(held.renewed) + held.seconds for name, held in manifest.snapshots.items()
+    }
+    lapsed = {name: held for name, held in manifest.snapshots.items() if lapses[name] <= now}
+    pins = {name: held for name, held in manifest.snapshots.items() if name not in lapsed}
+    oldest = oldest_pinned(pins)
+
+    def doom(info: ObjectInfo, reason: str, since: float, needed_until: int) -> None:
+        """`needed_until` is the last generation that needs the object."""
+        due = since + patience
+        for name, held in pins.items():
+            if held.generation <= needed_until and lapses[name] > due:
+                reason, due = f"{reason}, and pinned as {name}", lapses[name]
+        doomed.append(Doomed(info.key, info.size, reason, due))
 
     for gone in manifest.superseded:
         info = listed.get(gone.key)
         if info is not None:
             reason = f"superseded by generation {gone.generation}"
-            doom(info, reason, moment(gone.generation))
+            doom(info, reason, moment(gone.generation), gone.generation - 1)
     spans = sorted(manifest.folded, key=lambda span: span.first)
     starts = [span.first for span in spans]
     for info in objects:
@@ -78,19 +92,21 @@ def plan_collection(
         if lsn is not None and lsn < manifest.wal_floor:
             place = bisect_left(starts, lsn + 1) - 1
             if place >= 0 and lsn <= spans[place].last:
-                since = moment(spans[place].generation)
-                doom(info, f"folded by generation {spans[place].generation}", since)
+                by = spans[place].generation
+                doom(info, f"folded by generation {by}", moment(by), by - 1)
             else:
-                doom(info, "a log slot below the floor", info.modified)
+                doom(info, "a log slot below the floor", info.modified, 0)
         elif generation is not None and generation < manifest.generation:
-            doom(info, "an old generation", moment(generation + 1))
+            doom(info, "an old generation", moment(generation + 1), generation)
     orphans, young, floor = _orphans(manifest, objects, ingests, now)
+    forgotten = moment.latest_before(now - patience)
     return Collection(
         tuple(item for item in doomed if item.due <= now),
         tuple(item for item in doomed if item.due > now) + young,
         orphans,
-        moment.latest_before(now - patience),
+        forgotten if oldest is None else min(forgotten, oldest),
         floor,
+        lapsed,
     )
 
 

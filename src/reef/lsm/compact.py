@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
-import pyarrow as pa
 
-from reef.errors import Closed, ConcurrentPublication
+from reef.errors import ConcurrentPublication
 from reef.lsm.compaction import Compaction, plan_compaction, plan_full_compaction
-from reef.lsm.merge import merge
-from reef.lsm.tombstones import tombstone_filter
+from reef.lsm.crew import Alone, Crew
+from reef.lsm.overtaken import overtaken
+from reef.lsm.rewrite import rewrite
 from reef.lsm.tree import Tree
-from reef.lsm.upload import check_not_condemned, upload_segments
-from reef.lsm.view import Run, runs_of
+from reef.lsm.upload import check_not_condemned
 from reef.manifest import Manifest, Superseded
 from reef.manifest.register import Head
 
@@ -33,8 +31,10 @@ class Compacted:
     head: Head = field(repr=False, compare=False)
 
 
-def compact(tree: Tree, *, full: bool = False) -> Compacted | None:
+def compact(tree: Tree, *, full: bool = False, crew: Crew | None = None) -> Compacted | None:
     """One pass: do the compaction that the planner picks (everything into one run if `full`).
+
+    The crew merges ranges of ids; this process plans before and publishes afterwards.
 
     None when there is nothing to do. Raises `ConcurrentPublication` when another compactor or a
     truncating load took the inputs away meanwhile; what was written is an orphan then.
@@ -56,18 +56,20 @@ def compact(tree: Tree, *, full: bool = False) -> Compacted | None:
     manifest = head.manifest
     names = {info.id for info in plan.inputs}
     newest_input = max(info.max_lsn for info in plan.inputs)
-    drop_tombstones = tombstone_filter(
+    older = [
         info for info in manifest.segments if info.id not in names and info.min_lsn < newest_input
-    )
-    outputs = upload_segments(
-        _rows(tree, runs_of(plan.inputs, tree.reader_of), drop_tombstones),
-        manifest.parsed_schema(),
-        store=tree.store,
-        environment=tree.environment,
-        birth=manifest.generation,
-        level=plan.level,
-        target_bytes=tree.options.segment_bytes,
-    )
+    ]
+    with overtaken(tree, manifest):
+        outputs = rewrite(
+            tree,
+            crew or Alone(tree),
+            plan.inputs,
+            older,
+            schema=manifest.parsed_schema(),
+            birth=manifest.generation,
+            level=plan.level,
+            what="compacting",
+        )
 
     def swap(newest: Manifest) -> Manifest:
         if newest.compactor_epoch != epoch:
@@ -106,14 +108,3 @@ def _plan(tree: Tree, manifest: Manifest, full: bool) -> Compaction | None:
     return plan_compaction(
         manifest.segments, fan_in=tree.options.fan_in, most_inputs=tree.options.most_inputs
     )
-
-
-def _rows(
-    tree: Tree, runs: Iterable[Run], drop_tombstones: Callable[[pa.RecordBatch], pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in merge([run.rows() for run in runs], keep_tombstones=True):
-        if tree.closing:
-            raise Closed("the compaction was given up because the namespace is being closed")
-        kept = drop_tombstones(batch)
-        if kept.num_rows:
-            yield kept

@@ -14,13 +14,20 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
+from reef.data.plain import as_batch, ids_of
 from reef.data.rows import ID, PATCH, kinds_of
+from reef.data.schema import Schema
 from reef.errors import ConcurrentPublication
 from reef.log import LogTail
 from reef.log.tail import MissingSlot
+from reef.lsm.crew import Alone, Crew
 from reef.lsm.lookup import lookup
 from reef.lsm.memtable import Gathered
 from reef.lsm.merge import merge, resolve
+from reef.lsm.order import inside
+from reef.lsm.overtaken import overtaken
+from reef.lsm.ranges import WHOLE, Range, split_ranges
+from reef.lsm.records import Condemn, Ingest, Record, records_of
 from reef.lsm.tombstones import tombstone_filter
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.unfolded import Remembered, Unfolded
@@ -32,6 +39,8 @@ from reef.manifest.register import Head
 from reef.segment import SegmentInfo
 
 _SLICE = 16_384
+_SAMPLES = 16
+_SAMPLED_IDS = 256
 
 
 @dataclass(frozen=True)
@@ -48,36 +57,131 @@ class Folded:
     head: Head = field(repr=False, compare=False)
 
 
-def fold_from_log(tree: Tree) -> Folded | None:
+def fold_from_log(tree: Tree, *, crew: Crew | None = None) -> Folded | None:
     """One pass that reads the log objects from the bucket, as a process without a writer does.
 
-    None when there is nothing to fold.
+    None when there is nothing to fold. A crew of several folds a range of ids each, and takes as
+    many times the log at once.
     """
+    crew = crew or Alone(tree)
     head = tree.register.head()
-    first = head.manifest.wal_floor
+    manifest = head.manifest
+    first = manifest.wal_floor
+    slots = _slots(tree, first, tree.options.fold_bytes * crew.size)
+    if not slots:
+        return None
+    run = tree.environment.unique_id()
+    parts = [
+        FoldPart(manifest, slots[-1], run, within) for within in _ranges(tree, slots, crew.size)
+    ]
+    written = crew(fold_part, parts, "folding")
+    told = written[0].told
+    if any(part.told.next_lsn != told.next_lsn for part in written):
+        raise ConcurrentPublication("the end of the log was given up while it was folded")
+    if told.next_lsn == first:
+        return None
+    segments = [info for part in written for info in part.segments]
+    return _publish(tree, head, told, told.next_lsn - 1, segments)
+
+
+def _slots(tree: Tree, first: int, limit: int) -> list[int]:
+    """The slots from the floor on that hold at most so many bytes, but one at least."""
+    slots: list[int] = []
     size = 0
-    last = None
     for lsn, info in tree.log.list(first):
         size += info.size
-        if last is not None and size > tree.options.fold_bytes:
+        if slots and size > limit:
             break
-        last = lsn
-    if last is None:
-        return None
-    unfolded = unfolded_above(head.manifest)
+        slots.append(lsn)
+    return slots
+
+
+def _ranges(tree: Tree, slots: Sequence[int], size: int) -> list[Range]:
+    """A range for each of a crew, judged by the ids in a sample of the log."""
+    if size <= 1:
+        return [WHOLE]
+    weights: list[tuple[str | int, int]] = []
+    for lsn in slots[:: max(1, len(slots) // _SAMPLES)]:
+        for entry in LogTail(tree.log, lsn, lsn):
+            for record in records_of(entry):
+                if not isinstance(record, Ingest | Condemn):
+                    ids = ids_of(record)
+                    weights += [(id, 1) for id in ids[:: max(1, len(ids) // _SAMPLED_IDS)]]
+    return split_ranges(weights, size)
+
+
+@dataclass(frozen=True)
+class FoldPart:
+    """A part of the work: the log from the manifest's floor through `last`, ids of a range."""
+
+    manifest: Manifest
+    last: int
+    run: str
+    within: Range
+
+
+@dataclass(frozen=True)
+class PartWritten:
+    """The segments of a part, and what the log says besides its rows."""
+
+    segments: list[SegmentInfo]
+    told: Told
+
+
+def fold_part(tree: Tree, part: FoldPart) -> PartWritten:
+    """Read the log and write the rows of one range."""
+    manifest, first = part.manifest, part.manifest.wal_floor
+    unfolded = unfolded_above(manifest)
     try:
         for entry in LogTail(tree.log, first):
-            unfolded.apply(entry)
-            if entry.lsn >= last:
+            records = records_of(entry)
+            if part.within != WHOLE:
+                records = [_within(record, part.within) for record in records]
+            unfolded.apply(entry, records)
+            if entry.lsn >= part.last:
                 break
     except MissingSlot as gap:
         tree.past(gap)
         raise ConcurrentPublication(
             f"the log from slot {first} on was folded and collected meanwhile"
         ) from None
-    if unfolded.next_lsn == first:
-        return None
-    return _fold(tree, head, unfolded, unfolded.next_lsn - 1)
+    told = told_by(unfolded)
+    return PartWritten(_write(tree, manifest, unfolded, unfolded.next_lsn - 1, part.run), told)
+
+
+def _within(record: Record, within: Range) -> Record:
+    if isinstance(record, Ingest | Condemn):
+        return record
+    batch = as_batch(record)
+    return batch.filter(inside(batch.column(ID), within.start, within.stop))
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a stretch of the log says besides its rows."""
+
+    floor: int
+    next_lsn: int
+    truncated_at: int
+    ingests: tuple[SegmentInfo, ...]
+    dropped: tuple[SegmentInfo, ...]
+    keys: Mapping[str, Remembered]
+    schema: Schema
+    orphan_floor: int
+
+
+def told_by(unfolded: Unfolded) -> Told:
+    """What an unfolded log says besides its rows."""
+    return Told(
+        unfolded.floor,
+        unfolded.next_lsn,
+        unfolded.truncated_at,
+        unfolded.ingests,
+        unfolded.dropped,
+        dict(unfolded.keys),
+        unfolded.schema,
+        unfolded.orphan_floor,
+    )
 
 
 def fold_from_memory(tree: Tree) -> Folded | None:
@@ -87,27 +191,36 @@ def fold_from_memory(tree: Tree) -> Folded | None:
         head = tree.head
         # The writer goes on meanwhile: keys are added, and a truncating load starts all over.
         unfolded = copy(tree.view.unfolded)
-        unfolded.keys = dict(unfolded.keys)
+        told = told_by(unfolded)
         last = unfolded.last_within(tree.options.fold_bytes)
     if last is None:
         return None
-    folded = _fold(tree, head, unfolded, last)
+    _check_floor(head, told)
+    run = tree.environment.unique_id()
+    segments = _write(tree, head.manifest, unfolded, last, run)
+    folded = _publish(tree, head, told, last, segments)
     tree.advance(folded.head)
     return folded
 
 
-def _fold(tree: Tree, head: Head, unfolded: Unfolded, last: int) -> Folded:
-    manifest = head.manifest
-    first = manifest.wal_floor
-    if unfolded.floor != first:
-        raise ConcurrentPublication(f"the floor is {first} now, not {unfolded.floor}")
+def _check_floor(head: Head, told: Told) -> None:
+    first = head.manifest.wal_floor
+    if told.floor != first:
+        raise ConcurrentPublication(f"the floor is {first} now, not {told.floor}")
+
+
+def _write(
+    tree: Tree, manifest: Manifest, unfolded: Unfolded, last: int, run: str
+) -> list[SegmentInfo]:
+    """The rows of the log through slot `last` as segments."""
+    batches = unfolded.memtable.batches(last)
+    if not batches:
+        return []
     truncated = 0 < unfolded.truncated_at <= last
     ingests = tuple(info for info in unfolded.ingests if info.lsn <= last)
     below = ingests if truncated else (*manifest.segments, *ingests)
-    batches = unfolded.memtable.batches(last)
-    segments: list[SegmentInfo] = []
-    if batches:
-        segments = upload_segments(
+    with overtaken(tree, manifest, ingests):
+        return upload_segments(
             _resolved(Gathered(batches), below, runs_of(below, tree.reader_of)),
             unfolded.schema,
             store=tree.store,
@@ -115,9 +228,23 @@ def _fold(tree: Tree, head: Head, unfolded: Unfolded, last: int) -> Folded:
             birth=manifest.generation,
             level=0,
             target_bytes=tree.options.segment_bytes,
+            run=run,
         )
-    keys = {key: use for key, use in unfolded.keys.items() if use.lsn <= last}
-    window = _window(tree, manifest, keys) if keys else manifest.window
+
+
+def _publish(
+    tree: Tree, head: Head, told: Told, last: int, segments: Sequence[SegmentInfo]
+) -> Folded:
+    """Make the segments visible and raise the floor past slot `last`."""
+    manifest = head.manifest
+    first = manifest.wal_floor
+    truncated = 0 < told.truncated_at <= last
+    ingests = tuple(info for info in told.ingests if info.lsn <= last)
+    keys = {key: use for key, use in told.keys.items() if use.lsn <= last}
+    window = manifest.window
+    if keys:
+        with overtaken(tree, manifest):
+            window = _window(tree, manifest, keys)
     fresh = [*segments, *(info for info in window if info not in manifest.window)]
 
     def edit(newest: Manifest) -> Manifest:
@@ -127,19 +254,17 @@ def _fold(tree: Tree, head: Head, unfolded: Unfolded, last: int) -> Folded:
             )
         check_not_condemned(newest.orphan_floor, fresh)
         gone = [info for info in newest.window if info not in window]
-        gone += [info for info in unfolded.dropped if info.lsn <= last]
+        gone += [info for info in told.dropped if info.lsn <= last]
         if truncated:
             gone += newest.segments
-        schema = newest.parsed_schema().extended(
-            unfolded.schema.attributes, unfolded.schema.id_kind
-        )
+        schema = newest.parsed_schema().extended(told.schema.attributes, told.schema.id_kind)
         return msgspec.structs.replace(
             newest.with_schema(schema),
             segments=(*(() if truncated else newest.segments), *ingests, *segments),
             window=tuple(window),
             wal_floor=last + 1,
             last_applied_lsn=last,
-            orphan_floor=max(newest.orphan_floor, unfolded.orphan_floor),
+            orphan_floor=max(newest.orphan_floor, told.orphan_floor),
             superseded=(
                 *newest.superseded,
                 *(Superseded(info.key, newest.generation) for info in gone),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reef.errors import CommitUncertain
+from reef.errors import CommitUncertain, ReefError
 from reef.log import BatchHeader, LogHeader, decode, encode
 from reef.lsm.reachability import is_retained_slot
 from reef.lsm.tree import Tree
 from reef.lsm.view import View
+from reef.manifest import Manifest
 from reef.store.contract import Buffer, as_bytes
 
 Records = tuple[Sequence[BatchHeader], Sequence[Sequence[Buffer]]]
@@ -43,12 +44,13 @@ def append_as_guest(tree: Tree, decide: Callable[[View], Records | None]) -> Vie
                 batches=tuple(batches),
             )
             began = tree.head.confirmed
+            tree.unsettled = True
             holder = tree.log.append(header, records)
             if holder is None:
                 settings = tree.head.manifest.settings
                 if tree.environment.monotonic() - began >= settings.standing:
                     # As a writer does: a slot that was collected meanwhile can be won again.
-                    manifest = tree.register.head().manifest
+                    manifest = _root(tree, header.lsn)
                     if not is_retained_slot(manifest, header.lsn):
                         raise CommitUncertain(
                             f"slot {header.lsn} was folded and collected in the middle of the"
@@ -57,5 +59,16 @@ def append_as_guest(tree: Tree, decide: Callable[[View], Records | None]) -> Vie
                 tree.discarded = ()
                 key = tree.log.key(header.lsn)
                 tree.apply(decode(key, memoryview(as_bytes(encode(header, records)))))
+                tree.unsettled = False
                 return tree.view
             tree.apply(holder)
+            tree.unsettled = False
+
+
+def _root(tree: Tree, lsn: int) -> Manifest:
+    try:
+        return tree.register.head().manifest
+    except ReefError as failure:
+        raise CommitUncertain(
+            f"slot {lsn} was written, but the root could not be read to confirm it: {failure}"
+        ) from failure

@@ -15,6 +15,8 @@ from reef.errors import Corruption, NamespaceNotFound, ObjectNotFound, Unsupport
 from reef.log import Log, LogEntry
 from reef.log.tail import MissingSlot, read_slots
 from reef.lsm.collect import list_objects
+from reef.lsm.crew import Crew
+from reef.lsm.quarantine import quarantined
 from reef.lsm.reachability import first_retained_slot, is_retained_slot
 from reef.lsm.records import Ingest, records_of
 from reef.lsm.tree import Tree, unfolded_above
@@ -31,6 +33,8 @@ Progress = Callable[[str, int, int], None]
 
 Found = TypeVar("Found")
 _STEP = 32
+_SHARES = 4
+_TIMES_AGAIN = 3
 
 
 @dataclass
@@ -63,7 +67,8 @@ class LogHealth:
 
 @dataclass
 class Health:
-    """What an examination found. `newer_generations` are whole, but of a format not known here.
+    """What an examination found. `newer_generations` are whole, but of a format not known here,
+    and `missing_generations` are gone though what they named is still retained.
 
     `segments` are the problems of every segment that is live or that a retained generation may
     still read, by key, none for a sound one; `left_over` those of damaged segments that only
@@ -74,6 +79,7 @@ class Health:
     generations: dict[int, Manifest]
     damaged_generations: dict[int, Problem]
     newer_generations: dict[int, Problem]
+    missing_generations: dict[int, Problem]
     hint: Problem | None
     head: Head
     log: LogHealth
@@ -81,6 +87,21 @@ class Health:
     infos: dict[str, SegmentInfo]
     segments: dict[str, list[Problem]]
     left_over: dict[str, list[Problem]]
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether anything was found wrong or missing."""
+        log = self.log
+        return bool(
+            self.damaged_generations
+            or self.missing_generations
+            or self.hint
+            or log.damaged
+            or log.folded_damaged
+            or log.stop
+            or any(self.segments.values())
+            or self.left_over
+        )
 
     def is_sound(self, infos: Iterable[SegmentInfo]) -> bool:
         """Whether these segments are all there, undamaged, and kept from collection."""
@@ -99,10 +120,30 @@ class Unreadable(Exception):
 
 
 def examine(
-    tree: Tree, *, deep: bool, left_over: bool = False, progress: Progress | None = None
+    tree: Tree,
+    *,
+    deep: bool,
+    left_over: bool = False,
+    progress: Progress | None = None,
+    crew: Crew | None = None,
 ) -> Health:
     """Read and check everything; with `deep` every block of every segment, with `left_over` also
-    segments that nothing needs. Raises `Unreadable` when there is no manifest to start at."""
+    segments that nothing needs. Raises `Unreadable` when there is no manifest to start at. The
+    crew, if there are several in it, checks the segments.
+
+    What is missed may have been collected since the root was read: if there is a newer one, all
+    is looked at once more, a few times at most."""
+    health = _examine(tree, deep, left_over, progress, crew)
+    for _ in range(_TIMES_AGAIN):
+        if not health.is_troubled or tree.register.head().slot == health.head.slot:
+            break
+        health = _examine(tree, deep, left_over, progress, crew)
+    return health
+
+
+def _examine(
+    tree: Tree, deep: bool, left_over: bool, progress: Progress | None, crew: Crew | None
+) -> Health:
     objects = list_objects(tree)
     numbers = [n for info in objects if (n := Register.generation_of(info.key)) is not None]
     generations: dict[int, Manifest] = {}
@@ -135,9 +176,10 @@ def examine(
             damaged[number] = Problem(
                 Register.key(number), 0, "it is missing; only the hint has it"
             )
+    missing = _missing(tree, head.manifest, generations, {*generations, *damaged, *newer})
     log = _log(tree, head, objects, progress)
     live = (*head.manifest.segments, *head.manifest.window, *log.unfolded.ingests)
-    wanted = {info.key: info for info in live}
+    wanted = {info.key: info for info in (*live, *log.unfolded.dropped)}
     protected = {gone.key for gone in head.manifest.superseded}
     present = {info.key for info in objects}
     others: dict[str, SegmentInfo] = {}
@@ -149,8 +191,14 @@ def examine(
                 wanted[info.key] = info
             elif left_over and info.key in present:
                 others[info.key] = info
+    for brought in log.folded_ingests.values():
+        # The log below the floor is still read by feeds and time travel.
+        wanted.update({i.key: i for i in brought if i.key in protected and i.key not in wanted})
     check = partial(_segment, tree, deep=deep)
-    checked = _each(tree, "segments", list(wanted.values()), check, progress)
+    if crew is not None and crew.size > 1:
+        checked = _shared_out(crew, list(wanted.values()), deep)
+    else:
+        checked = _each(tree, "segments", list(wanted.values()), check, progress)
     others = {key: info for key, info in others.items() if key not in wanted}
     unneeded = _each(tree, "left-over segments", list(others.values()), check, progress)
     return Health(
@@ -158,19 +206,61 @@ def examine(
         generations,
         damaged,
         newer,
+        missing,
         hint,
         head,
         log,
         live,
         {**others, **wanted},
         dict(zip(wanted, checked, strict=True)),
-        {key: bad for key, bad in zip(others, unneeded, strict=True) if bad},
+        {
+            key: bad
+            for key, bad in zip(others, unneeded, strict=True)
+            if bad and not _is_gone(tree, key)
+        },
     )
+
+
+def _is_gone(tree: Tree, key: str) -> bool:
+    try:
+        tree.store.head(key)
+    except ObjectNotFound:
+        return True
+    return False
 
 
 def needs(manifest: Manifest) -> tuple[SegmentInfo, ...]:
     """The segments without which a generation cannot be read."""
     return (*manifest.segments, *manifest.window)
+
+
+def _missing(
+    tree: Tree, head: Manifest, generations: dict[int, Manifest], known: set[int]
+) -> dict[int, Problem]:
+    """Generations that must be there and are not; one found after all is added to the others.
+
+    What is collected is forgotten first. So as long as the head lists what a generation superseded
+    or folded, the one before it and all since are retained. One that a repair set aside, or
+    noted as gone, is not missed again.
+    """
+    listed = [gone.generation for gone in head.superseded]
+    listed += [span.generation for span in head.folded]
+    missing: dict[int, Problem] = {}
+    first = max(1, min(listed, default=head.generation + 1) - 1)
+    for number in range(head.generation - 1, first - 1, -1):
+        if number in known:
+            continue
+        after = head if number + 1 == head.generation else generations.get(number + 1)
+        if after is not None and not after.previous:
+            break  # Nothing came before it: a rebuild started there.
+        outcome = _generation(tree, number)
+        if isinstance(outcome, Manifest):
+            generations[number] = outcome
+        else:
+            meaning = "it is missing though still retained; time travel to it is lost"
+            missing[number] = Problem(Register.key(number), 0, meaning)
+    aside = quarantined(tree.store, map(Register.key, missing))
+    return {n: problem for n, problem in sorted(missing.items()) if problem.key not in aside}
 
 
 def _log(
@@ -248,6 +338,31 @@ def _each(
         if progress is not None:
             progress(what, start + len(some), len(items))
     return found
+
+
+def _shared_out(crew: Crew, infos: Sequence[SegmentInfo], deep: bool) -> list[list[Problem]]:
+    """What is wrong with each of the segments, found by a crew in parts of about one size."""
+    share = max(1, sum(info.size for info in infos) // (crew.size * _SHARES))
+    parts: list[_Check] = []
+    size = share
+    for info in infos:
+        if size >= share:
+            parts.append(_Check([], deep))
+            size = 0
+        parts[-1].infos.append(info)
+        size += info.size
+    return [problems for found in crew(check_part, parts, "verifying") for problems in found]
+
+
+@dataclass(frozen=True)
+class _Check:
+    infos: list[SegmentInfo]
+    deep: bool
+
+
+def check_part(tree: Tree, part: _Check) -> list[list[Problem]]:
+    """What is wrong with each segment of a part."""
+    return [_segment(tree, info, deep=part.deep) for info in part.infos]
 
 
 def problem_of(error: Corruption | UnsupportedFormat, key: str) -> Problem:

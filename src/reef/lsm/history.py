@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 
 from reef.errors import InvalidInput, ObjectNotFound, PastRetention
 from reef.log import LogEntry, LogTail
@@ -14,6 +16,63 @@ from reef.manifest import Manifest
 
 # Moments are given to the microsecond, and recorded a little finer.
 _MICROSECOND = 1e-6
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A state, told by what it is read through: a generation's segments, and the log above them
+    through slot `lsn`. Means the same wherever and whenever it is read."""
+
+    generation: int
+    lsn: int
+
+
+def moment_of(view: View) -> Moment:
+    """What a view can be told by."""
+    return Moment(view.manifest.generation, view.unfolded.next_lsn - 1)
+
+
+def view_of(tree: Tree, moment: Moment) -> View:
+    """The state of a moment, or `PastRetention`."""
+    gone = f"generation {moment.generation} with the log through {moment.lsn} is no longer retained"
+    try:
+        manifest = tree.register.read_generation(moment.generation)
+        unfolded = unfolded_above(manifest)
+        if moment.lsn >= unfolded.next_lsn:
+            newest = tree.register.head()
+            for entry in LogTail(tree.log, unfolded.next_lsn, moment.lsn):
+                unfolded.apply(entry)
+            if first_retained_slot(newest.manifest) > manifest.wal_floor or (
+                tree.confirmed(newest, manifest.wal_floor) is None
+            ):
+                raise PastRetention(gone)
+            unfolded.next_lsn = moment.lsn + 1
+    except (ObjectNotFound, MissingSlot):
+        raise PastRetention(gone) from None
+    return View(manifest, unfolded, tree.reader_of, tree.store)
+
+
+def view_at(
+    tree: Tree,
+    *,
+    generation: int | None = None,
+    lsn: int | None = None,
+    time: datetime | None = None,
+) -> View:
+    """The state of a generation, after a log slot, or at a moment; of now if none is given."""
+    given = [value for value in (generation, lsn, time) if value is not None]
+    if len(given) > 1:
+        raise InvalidInput("a state is told by one of generation, lsn and time")
+    if generation is not None:
+        return view_at_generation(tree, generation)
+    if lsn is not None:
+        return view_at_lsn(tree, lsn)
+    if time is not None:
+        if time.tzinfo is None:
+            raise InvalidInput("time must have a time zone")
+        return view_at_time(tree, time.timestamp())
+    tree.refresh()
+    return tree.view
 
 
 def view_at_generation(tree: Tree, generation: int) -> View:

@@ -27,7 +27,9 @@ def order_keys(ids: pa.Array) -> list[np.ndarray]:
     padded = np.zeros((len(lengths), words * 8), dtype=np.uint8)
     if int(lengths.min()) == longest:
         start = int(offsets[0])
-        padded[:, :longest] = data[start : start + len(lengths) * longest].reshape(-1, longest)
+        padded[:, :longest] = data[start : start + len(lengths) * longest].reshape(
+            len(lengths), longest
+        )
     else:
         columns = np.arange(longest)
         inside = columns < lengths[:, None]
@@ -38,7 +40,7 @@ def order_keys(ids: pa.Array) -> list[np.ndarray]:
 
 def _buffers(ids: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     _, offsets, data = ids.buffers()
-    bounds = np.frombuffer(offsets, dtype=np.int32)[ids.offset : ids.offset + len(ids) + 1]
+    bounds = np.frombuffer(offsets, np.int32, len(ids) + 1, 4 * ids.offset)
     return bounds, np.frombuffer(data, dtype=np.uint8) if data else np.empty(0, dtype=np.uint8)
 
 
@@ -96,3 +98,13 @@ def is_increasing(ids: pa.Array) -> bool:
 def is_contiguous(rows: np.ndarray) -> bool:
     """Whether row numbers follow one another without a gap, so that a slice can stand for them."""
     return bool((np.diff(rows) == 1).all())
+
+
+def inside(ids: pa.Array, start: str | int | None, stop: str | int | None) -> pa.Array:
+    """Per id, in whatever order they come, whether start <= id < stop; None is no bound."""
+    kept = pa.array(np.ones(len(ids), dtype=bool))
+    if start is not None:
+        kept = pc.and_(kept, pc.greater_equal(ids, pa.scalar(start, ids.type)))
+    if stop is not None:
+        kept = pc.and_(kept, pc.less(ids, pa.scalar(stop, ids.type)))
+    return kept

@@ -18,15 +18,16 @@ def quarantined(store: Store, keys: Iterable[str]) -> set[str]:
     return {info.key.removeprefix(PREFIX) for info in store.list(PREFIX)} & wanted
 
 
-def set_aside(store: Store, key: str, *, remove: bool) -> None:
-    """Copy an object into quarantine and then, with `remove`, delete the original.
-
-    It is no error if the object is not there: it was set aside before.
-    """
+def copy_aside(store: Store, key: str) -> None:
+    """Copy an object into quarantine. It is no error if the object is not there: it was moved
+    there before."""
     try:
         data = store.get(key).data
     except ObjectNotFound:
         return
     store.put(PREFIX + key, data)
-    if remove:
-        store.delete(key)
+
+
+def note_missing(store: Store, key: str) -> None:
+    """Leave an empty object for one that is gone, so that it is known and not looked for again."""
+    store.put(PREFIX + key, b"")

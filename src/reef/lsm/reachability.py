@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from reef.manifest import Manifest
+from reef.manifest import Manifest, Pin
 from reef.segment import SegmentInfo
 
 
@@ -36,3 +36,8 @@ def is_retained_slot(manifest: Manifest, lsn: int) -> bool:
 def retained_slots(manifest: Manifest) -> list[tuple[int, int]]:
     """Ranges of folded log slots that generations still retained may replay, oldest first."""
     return [(span.first, span.last) for span in manifest.folded]
+
+
+def oldest_pinned(pins: Mapping[str, Pin]) -> int | None:
+    """The oldest generation that is pinned: what later ones stopped naming must stay."""
+    return min((held.generation for held in pins.values()), default=None)

@@ -14,11 +14,14 @@ import msgspec
 import pyarrow as pa
 
 from reef.data.schema import Schema
-from reef.errors import ConcurrentPublication, Corruption
+from reef.errors import ConcurrentPublication, Corruption, ObjectNotFound
+from reef.log.tail import MissingSlot
+from reef.lsm.crew import Alone, Crew
 from reef.lsm.health import Health, Progress, Unreadable, examine, needs
 from reef.lsm.merge import merge
 from reef.lsm.remains import Remains, gather_remains
-from reef.lsm.restore import Restored, find_base, restore
+from reef.lsm.restore import find_base, restore
+from reef.lsm.rewrite import rewrite
 from reef.lsm.tree import Tree
 from reef.lsm.upload import check_not_condemned, upload_segments
 from reef.lsm.view import runs_of
@@ -43,21 +46,24 @@ class Rebuilt:
     unused: tuple[str, ...] = ()
 
 
-def rebuild(tree: Tree, *, name: str = "", progress: Progress | None = None) -> Rebuilt:
+def rebuild(
+    tree: Tree, *, name: str = "", progress: Progress | None = None, crew: Crew | None = None
+) -> Rebuilt:
     """Make all segments anew and publish them.
 
     Raises `Corruption` when the manifests can be read but no generation of them is whole, or the
     log since then is not: `repair` first. `name` is the namespace's, wanted when no manifest is
-    left to say it.
+    left to say it. The crew checks segments and merges ranges of ids.
     """
+    crew = crew or Alone(tree)
     try:
-        health = examine(tree, deep=True, progress=progress)
+        health = examine(tree, deep=True, progress=progress, crew=crew)
     except Unreadable:
         return _from_remains(tree, name or tree.store.url.partition("?")[0].rpartition("/")[2])
-    return _from_generation(tree, health)
+    return _from_generation(tree, health, crew)
 
 
-def _from_generation(tree: Tree, health: Health) -> Rebuilt:
+def _from_generation(tree: Tree, health: Health, crew: Crew) -> Rebuilt:
     seen = health.head.manifest
     log = health.log
     for problem in (log.stop, *log.damaged.values()):
@@ -71,8 +77,25 @@ def _from_generation(tree: Tree, health: Health) -> Rebuilt:
         raise Corruption(first.key, f"{reason}; no generation is whole without it, repair first")
     last = log.next_lsn - 1 - log.last_is_damaged
     birth = health.head.slot
-    restored = restore(tree, base, last, birth, {})
-    rows, window = _rewritten(tree, restored, birth)
+    try:
+        restored = restore(tree, base, last, birth, {})
+        rows = rewrite(
+            tree,
+            crew,
+            restored.segments,
+            None,
+            schema=restored.schema,
+            birth=birth,
+            level=1,
+            what="rebuilding",
+        )
+        windows = runs_of(restored.window, tree.reader_of)
+        window = _upload(tree, merge([run.rows() for run in windows]), WINDOW_SCHEMA, birth, 0)
+    except (ObjectNotFound, MissingSlot) as gone:
+        if tree.register.head().slot == birth:
+            raise
+        # It was there a moment ago: what a slow rebuild needs, or has written, was collected.
+        raise ConcurrentPublication(f"{gone}; it was collected meanwhile, try again") from None
 
     def edit(newest: Manifest) -> Manifest:
         before = (seen.segments, seen.window, seen.wal_floor)
@@ -86,7 +109,11 @@ def _from_generation(tree: Tree, health: Health) -> Rebuilt:
         if last >= newest.wal_floor:
             folded = (*folded, LogSpan(newest.wal_floor, last, newest.generation))
         gone = [Superseded(info.key, newest.generation) for info in needs(newest)]
-        ingested = [Superseded(info.key, newest.generation) for info in log.unfolded.named]
+        ingested = [
+            Superseded(info.key, newest.generation)
+            for info in log.unfolded.named
+            if health.is_sound([info])
+        ]
         return msgspec.structs.replace(
             newest.with_schema(schema),
             # Compactors at work are superseded, as their inputs are.
@@ -132,7 +159,10 @@ def _from_remains(tree: Tree, name: str) -> Rebuilt:
         window=tuple(window),
         # Nothing that was under way before is let in any more.
         orphan_floor=birth + 1,
-        superseded=tuple(Superseded(key, birth + 1) for key in remains.keys),
+        # What is damaged is no history that could be read: it is garbage.
+        superseded=tuple(
+            Superseded(key, birth + 1) for key in remains.keys if key not in remains.damaged
+        ),
         folded=_spans(remains, birth + 1),
     ).with_schema(remains.schema)
     head = tree.register.create(manifest)
@@ -151,19 +181,6 @@ def _spans(remains: Remains, generation: int) -> tuple[LogSpan, ...]:
     if remains.first_lsn > remains.last_lsn:
         return ()
     return (LogSpan(remains.first_lsn, remains.last_lsn, generation),)
-
-
-def _rewritten(
-    tree: Tree, restored: Restored, birth: int
-) -> tuple[list[SegmentInfo], list[SegmentInfo]]:
-    runs = runs_of(restored.segments, tree.reader_of)
-    rows = merge([run.rows() for run in runs])
-    windows = runs_of(restored.window, tree.reader_of)
-    window = merge([run.rows() for run in windows])
-    return (
-        _upload(tree, rows, restored.schema, birth, 1),
-        _upload(tree, window, WINDOW_SCHEMA, birth, 0),
-    )
 
 
 def _upload(

@@ -19,6 +19,9 @@ import msgspec
 import pyarrow as pa
 
 from reef.data.plain import PlainRows, Rows
+from reef.data.rows import ID, KIND, NULL_FLAG, PATCH, kinds_of
+from reef.data.schema import ID_TYPES
+from reef.data.types import type_of_arrow
 from reef.errors import Corruption
 from reef.log.codec import LogEntry
 from reef.log.log import Log
@@ -28,6 +31,11 @@ from reef.store.contract import Buffer
 _ROWS, _INGEST, _CONDEMN, _PLAIN = 1, 2, 3, 4
 _ROWS_HEAD = struct.Struct("<B7xQ")
 _PLAIN_TAG = bytes([_PLAIN])
+_U16, _I32, _U32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")
+_UNREADABLE = (
+    *(ValueError, KeyError, OSError, EOFError, RecursionError),
+    *(struct.error, msgspec.DecodeError, pa.ArrowException),
+)
 
 
 class Ingest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,7 +82,49 @@ def _schema_message(schema: pa.Schema) -> bytes:
 
 @lru_cache(maxsize=256)
 def _schema_of(message: bytes) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(message))
+    schema = pa.ipc.read_schema(pa.py_buffer(message))
+    fields = {field.name: field.type for field in schema}
+    ids, kinds = fields.pop(ID, None), fields.pop(KIND, None)
+    if len(fields) + 2 != len(schema) or kinds != pa.uint8() or ids not in ID_TYPES.values():
+        raise ValueError("not the columns of rows")
+    for name, arrow in fields.items():
+        known = arrow == pa.bool_() if name.startswith(NULL_FLAG) else type_of_arrow(arrow)
+        if not known or (name.startswith("\0") and not name.startswith(NULL_FLAG)):
+            raise ValueError(f"a column {name!r} of type {arrow}")
+    return schema
+
+
+def _is_compressed(message: memoryview) -> bool:
+    """Whether a record batch message (a flatbuffer behind two words) says that its body is
+    compressed. None of ours is; one that was would say itself how much memory it takes."""
+    table = 8 + _U32.unpack_from(message, 8)[0]
+    fields = table - _I32.unpack_from(message, table)[0]
+    header = table + _U16.unpack_from(message, fields + 8)[0]
+    header += _U32.unpack_from(message, header)[0]
+    fields = header - _I32.unpack_from(message, header)[0]
+    length = _U16.unpack_from(message, fields)[0]
+    return length > 10 and _U16.unpack_from(message, fields + 10)[0] != 0
+
+
+def _decode_rows(record: memoryview) -> pa.RecordBatch:
+    _, length = _ROWS_HEAD.unpack_from(record)
+    start = _ROWS_HEAD.size + length
+    schema = _schema_of(bytes(record[_ROWS_HEAD.size : start]))
+    message = record[start:]
+    if _is_compressed(message):
+        raise ValueError("its rows are compressed")
+    buffer = pa.py_buffer(message)
+    if buffer.address % 8:
+        buffer = pa.py_buffer(bytes(buffer))
+    batch = pa.ipc.read_record_batch(buffer, schema)
+    # Arrow reads where offsets lead, even out of the record; ours always stay in it.
+    batch.validate(full=True)
+    kinds = batch.column(KIND)
+    if batch.column(ID).null_count or kinds.null_count:
+        raise ValueError("a row without id or kind")
+    if kinds_of(batch).max(initial=0) > PATCH:
+        raise ValueError("a row of unknown kind")
+    return batch
 
 
 def encode_rows(batch: Rows) -> tuple[list[Buffer], Rows]:
@@ -106,13 +156,7 @@ def decode_record(record: memoryview) -> Record:
     """What a record holds. Its checksum was checked, so a failure is a format that is not ours."""
     tag = record[0] if len(record) else 0
     if tag == _ROWS:
-        _, length = _ROWS_HEAD.unpack_from(record)
-        start = _ROWS_HEAD.size + length
-        schema = _schema_of(bytes(record[_ROWS_HEAD.size : start]))
-        buffer = pa.py_buffer(record[start:])
-        if buffer.address % 8:
-            buffer = pa.py_buffer(bytes(buffer))
-        return pa.ipc.read_record_batch(buffer, schema)
+        return _decode_rows(record)
     if tag == _PLAIN:
         return PlainRows.decode(record[1:])
     if tag == _INGEST:
@@ -122,9 +166,14 @@ def decode_record(record: memoryview) -> Record:
     raise ValueError(f"a record of unknown kind {tag}")
 
 
+def names_segments(front: memoryview) -> bool:
+    """Whether a record that begins like this is an ingest."""
+    return len(front) > 0 and front[0] == _INGEST
+
+
 def records_of(entry: LogEntry) -> list[Record]:
     """All records of a log entry, or `Corruption`."""
     try:
         return [decode_record(record) for record in entry.records]
-    except (ValueError, KeyError, struct.error, msgspec.DecodeError, pa.ArrowException) as error:
+    except _UNREADABLE as error:
         raise Corruption(Log.key(entry.lsn), f"a record cannot be read ({error})") from None

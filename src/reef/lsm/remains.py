@@ -44,13 +44,15 @@ from reef.segment.verify import verify_segment
 @dataclass
 class Remains:
     """What is left, and what it amounts to. No generation above `generation` was ever there, as far
-    as is known. `keys` are all segments found; `later` has for a segment's id those made out of it.
+    as is known. `keys` are all segments found, `damaged` those not whole; `later` has for a
+    segment's id those made out of it.
     """
 
     tree: Tree
     generation: int
     unfolded: Unfolded
     keys: list[str] = field(default_factory=list)
+    damaged: set[str] = field(default_factory=set)
     epoch: int = 0
     first_lsn: int = 1
     last_lsn: int = 0
@@ -135,6 +137,7 @@ def _described(remains: Remains, keys: list[str]) -> list[SegmentInfo]:
             salvage = survey(store, info, Schema())
         except (Corruption, ObjectNotFound) as error:
             remains.unused.append(f"segment {key}: {error}")
+            remains.damaged.add(key)
             continue
         problems = verify_segment(store, key, info, deep=True)
         if problems:
@@ -143,6 +146,7 @@ def _described(remains: Remains, keys: list[str]) -> list[SegmentInfo]:
                 f" {problems[0].meaning}"
             )
             remains.salvages[info.id] = salvage
+            remains.damaged.add(key)
         schema = salvage.schema
         if not salvage.rows:
             continue

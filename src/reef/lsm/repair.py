@@ -2,9 +2,11 @@
 
 First an examination, then a plan, which is all that a dry run does; then, in this order,
 
-1. an entry at the end of the log that gives up the slots that cannot be read,
-2. one publication that names nothing damaged,
-3. the damaged objects into quarantine: copied first, and then deleted.
+1. a copy of every damaged object into quarantine, for once they are not named any more the next
+   repair would not find them,
+2. an entry at the end of the log that gives up the slots that cannot be read,
+3. one publication that names nothing damaged,
+4. the damaged objects deleted where they were.
 
 Dying in between leaves less to do for the next repair, and nothing that it would report is done
 before the step that makes it so.
@@ -31,14 +33,14 @@ from reef.errors import ConcurrentPublication, Corruption
 from reef.log import Log, LogHeader
 from reef.lsm.health import Health, Progress, Unreadable, examine, needs
 from reef.lsm.quarantine import PREFIX as QUARANTINE
-from reef.lsm.quarantine import quarantined, set_aside
+from reef.lsm.quarantine import copy_aside, note_missing, quarantined
 from reef.lsm.reachability import first_retained_slot
 from reef.lsm.restore import Restored, find_base, restore
 from reef.lsm.salvage import Salvage, check_supported, rewrite, survey
 from reef.lsm.tree import Tree
 from reef.lsm.upload import check_not_condemned
 from reef.lsm.window import WINDOW_SCHEMA
-from reef.manifest import LogSpan, Manifest, Register, Superseded
+from reef.manifest import LogSpan, Manifest, Superseded
 from reef.manifest.codec import encode
 from reef.manifest.register import HINT, Head
 
@@ -49,9 +51,10 @@ Id = str | int
 class Repaired:
     """What a repair did, or would do if it is not `applied`.
 
-    `lost_lsns` and `lost_ids` are inclusive ranges: what those log slots wrote, and what damaged
-    segments held in those id ranges, is gone. `quarantined` are the original keys of the objects
-    that were set aside. `generation` is the newest afterwards.
+    `lost_lsns`, `lost_ids` and `lost_keys` are inclusive ranges: what those log slots wrote, and
+    what damaged segments held of documents in those id ranges, and of idempotency keys, is gone.
+    `quarantined` are the original keys of the objects that were set aside. `generation` is the
+    newest afterwards.
     """
 
     applied: bool
@@ -60,23 +63,27 @@ class Repaired:
     quarantined: tuple[str, ...] = ()
     lost_lsns: tuple[tuple[int, int], ...] = ()
     lost_ids: tuple[tuple[Id, Id], ...] = ()
+    lost_keys: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
 class _Plan:
     """`give_up` are the slots that the new entry names, `plug` those to fill, `copy` the keys of
-    damaged log objects, `move` of all others. `base` is the generation that the new head is put
-    together from, None if what it names may stay; with `fold` the whole log goes into it.
-    `forget` are superseded segments, `forget_through` the last folded slot, that cannot be kept."""
+    damaged log objects, `move` of all others, `note` of manifests that are gone. `base` is the
+    generation that the new head is put together from, None if what it names may stay; with `fold`
+    the whole log goes into it. `forget` are superseded segments, `forget_through` the last folded
+    slot, that cannot be kept."""
 
     head: Head
     actions: list[str] = field(default_factory=list)
     lost_lsns: list[tuple[int, int]] = field(default_factory=list)
     lost_ids: list[tuple[Id, Id]] = field(default_factory=list)
+    lost_keys: list[tuple[str, str]] = field(default_factory=list)
     give_up: list[int] = field(default_factory=list)
     plug: list[int] = field(default_factory=list)
     copy: list[str] = field(default_factory=list)
     move: list[str] = field(default_factory=list)
+    note: list[str] = field(default_factory=list)
     base: Manifest | None = None
     fold: bool = False
     republish: bool = False
@@ -110,6 +117,7 @@ def repair(tree: Tree, *, apply: bool = False, progress: Progress | None = None)
         tuple(sorted({*plan.copy, *plan.move})),
         _merged(plan.lost_lsns),
         tuple(dict.fromkeys(plan.lost_ids)),
+        tuple(dict.fromkeys(plan.lost_keys)),
     )
 
 
@@ -142,8 +150,16 @@ def _plan_log(tree: Tree, health: Health, plan: _Plan) -> None:
 
 def _plan_manifests(health: Health, plan: _Plan) -> None:
     head = health.head
-    for generation, problem in sorted(health.damaged_generations.items()):
-        _move(health, plan, Register.key(generation), f": {problem.meaning}")
+    present = {info.key for info in health.objects}
+    gone = list(health.missing_generations.values())
+    for _, problem in sorted(health.damaged_generations.items()):
+        if problem.key in present:
+            _move(health, plan, problem.key, f": {problem.meaning}")
+        else:
+            gone.append(problem)
+    for problem in gone:
+        plan.note.append(problem.key)
+        plan.actions.append(f"note in {QUARANTINE} that {problem.key} is gone: {problem.meaning}")
     whole = head.manifest.generation in health.generations
     plan.republish = not whole or head.slot != head.manifest.generation
     if plan.republish:
@@ -165,7 +181,8 @@ def _plan_segments(tree: Tree, health: Health, plan: _Plan) -> None:
     manifest = health.head.manifest
     damaged = [info for info in needs(manifest) if health.segments[info.key]]
     brought = [info for info in health.log.unfolded.ingests if health.segments[info.key]]
-    for info in (*damaged, *brought):
+    hidden = [info for info in health.log.unfolded.dropped if health.segments[info.key]]
+    for info in (*damaged, *brought, *hidden):
         check_supported(tree.store, info)
     lossy = list(brought)
     if damaged:
@@ -180,7 +197,7 @@ def _plan_segments(tree: Tree, health: Health, plan: _Plan) -> None:
         else:
             plan.base = manifest
             lossy = damaged + lossy
-    if brought:
+    if brought or hidden:
         # The log names them, and only folding takes them out of it.
         plan.fold = True
         plan.base = plan.base or manifest
@@ -189,8 +206,11 @@ def _plan_segments(tree: Tree, health: Health, plan: _Plan) -> None:
         schema = WINDOW_SCHEMA if info.key in windows else health.log.unfolded.schema
         salvage = survey(tree.store, info, schema)
         plan.salvages.append(salvage)
-        plan.lost_lsns += salvage.lost_lsns
-        plan.lost_ids += salvage.lost_ids
+        if info.key in windows:
+            plan.lost_keys += [(str(first), str(last)) for first, last in salvage.lost_ids]
+        else:
+            plan.lost_lsns += salvage.lost_lsns
+            plan.lost_ids += salvage.lost_ids
         what = "idempotency keys" if info.key in windows else "documents"
         plan.actions.append(
             f"salvage {salvage.rows} of {info.rows} rows of {info.key}"
@@ -200,13 +220,18 @@ def _plan_segments(tree: Tree, health: Health, plan: _Plan) -> None:
             else f"rewrite all {info.rows} rows of {info.key}"
             f" ({health.segments[info.key][0].meaning}); nothing is lost"
         )
-    for info in (*damaged, *brought):
+    for info in hidden:
+        plan.actions.append(
+            f"fold the log, which hides {info.key} by a truncation:"
+            f" {health.segments[info.key][0].meaning}; nothing but history is lost"
+        )
+    for info in (*damaged, *brought, *hidden):
         _move(health, plan, info.key)
 
 
 def _plan_history(health: Health, plan: _Plan) -> None:
     """What only time travel needs: nothing of the present is lost with it."""
-    live = {info.key for info in health.live}
+    live = {info.key for info in (*health.live, *health.log.unfolded.dropped)}
     for key, problems in health.segments.items():
         if problems and key not in live:
             plan.forget.add(key)
@@ -231,6 +256,8 @@ def _move(health: Health, plan: _Plan, key: str, why: str = "") -> None:
 
 
 def _apply(tree: Tree, health: Health, plan: _Plan) -> int:
+    for key in (*plan.copy, *plan.move):
+        copy_aside(tree.store, key)
     last = health.log.next_lsn - 1
     if plan.give_up:
         last = _give_up(tree, health, plan.give_up)
@@ -239,19 +266,21 @@ def _apply(tree: Tree, health: Health, plan: _Plan) -> int:
         head = _publish(tree, health, plan, last)
     elif plan.hint:
         tree.store.put(HINT, encode(head.manifest))
-    for key in plan.copy:
-        set_aside(tree.store, key, remove=False)
     for lsn in plan.plug:
-        tree.log.append(_header(tree, health, lsn, ()), [])
+        # Under no epoch: entries of writers that were fenced later may follow.
+        tree.log.append(_header(tree, lsn, 0), [])
+    for key in plan.note:
+        note_missing(tree.store, key)
     for key in plan.move:
-        set_aside(tree.store, key, remove=True)
+        tree.store.delete(key)
     return head.manifest.generation
 
 
 def _give_up(tree: Tree, health: Health, slots: Iterable[int]) -> int:
     """Append the entry that names the slots; the slot that it took."""
     lsn = health.log.next_lsn
-    while tree.log.append(_header(tree, health, lsn, tuple(slots)), []) is not None:
+    epoch = health.log.unfolded.epoch
+    while tree.log.append(_header(tree, lsn, epoch, tuple(slots)), []) is not None:
         lsn += 1
     manifest = tree.register.head().manifest
     if lsn < first_retained_slot(manifest):
@@ -259,11 +288,11 @@ def _give_up(tree: Tree, health: Health, slots: Iterable[int]) -> int:
     return lsn
 
 
-def _header(tree: Tree, health: Health, lsn: int, skips: tuple[int, ...]) -> LogHeader:
+def _header(tree: Tree, lsn: int, epoch: int, skips: tuple[int, ...] = ()) -> LogHeader:
     return LogHeader(
         lsn=lsn,
         writer=tree.identity,
-        epoch=health.log.unfolded.epoch,
+        epoch=epoch,
         nonce=tree.environment.nonce(),
         created_at=tree.environment.now(),
         guest=True,
@@ -309,6 +338,7 @@ def _with_restored(
     if before != (newest.segments, newest.window, newest.wal_floor):
         raise ConcurrentPublication("the tree was changed while it was being repaired; try again")
     was = {info.key for info in needs(newest)}
+    was |= {info.key for info in restored.dropped if info.lsn >= newest.wal_floor}
     now = {info.key for info in (*restored.segments, *restored.window)}
     # What comes back must be kept from collection up to this publication: by the manifest, or
     # by the log above the floor that brings it.

@@ -37,13 +37,15 @@ Replacements = Mapping[str, Sequence[SegmentInfo]]
 
 @dataclass(frozen=True)
 class Restored:
-    """Segments, window and schema as of the slot asked for. `fresh` are segments just written."""
+    """Segments, window and schema as of the slot asked for. `fresh` are segments just written,
+    `dropped` those that the log brought and then truncated."""
 
     segments: tuple[SegmentInfo, ...]
     window: tuple[SegmentInfo, ...]
     schema: Schema
     orphan_floor: int
     fresh: tuple[SegmentInfo, ...]
+    dropped: tuple[SegmentInfo, ...]
 
 
 def find_base(health: Health) -> Manifest | None:
@@ -84,7 +86,12 @@ def restore(
         refold.flush()
     unfolded = refold.unfolded
     return Restored(
-        refold.segments, refold.window, unfolded.schema, unfolded.orphan_floor, tuple(refold.fresh)
+        refold.segments,
+        refold.window,
+        unfolded.schema,
+        unfolded.orphan_floor,
+        tuple(refold.fresh),
+        tuple(refold.dropped),
     )
 
 
@@ -94,6 +101,7 @@ class _Refold:
         self.segments = replaced(base.segments, replacements)
         self.window = replaced(base.window, replacements)
         self.fresh: list[SegmentInfo] = []
+        self.dropped: list[SegmentInfo] = []
         self._replacements = replacements
         self._tree = tree
         self._birth = birth
@@ -101,6 +109,7 @@ class _Refold:
     def flush(self) -> None:
         """Turn the log taken in so far into segments."""
         unfolded = self.unfolded
+        self.dropped += unfolded.dropped
         kept = () if unfolded.truncated_at else self.segments
         self.segments = (*kept, *replaced(unfolded.ingests, self._replacements))
         batches = unfolded.memtable.batches()

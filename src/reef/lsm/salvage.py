@@ -1,8 +1,10 @@
 """Salvaging: what can still be read of a damaged segment.
 
 Every row group has checksums of its own, kept in the index and again before each block. Groups
-whose blocks all pass are whole; the rest is lost. When the footer is the damaged part, the index
-is looked for where it must lie, and believed only as far as the blocks it names agree with it.
+whose blocks all pass are whole; the rest is lost. When the footer is the damaged part, and with it
+the checksum of the index, the index is looked for where it must lie, and believed if every block
+that it names is whole: one that is damaged may still parse, leave columns out, and name ids that
+are not those of its groups. For the same reason nothing is left without an index that passes.
 """
 
 from __future__ import annotations
@@ -52,11 +54,11 @@ def check_supported(store: Store, info: SegmentInfo) -> None:
 
 def survey(store: Store, info: SegmentInfo, schema: Schema) -> Salvage:
     """Find out what is left of a segment. `schema` is used if the segment's own cannot be read."""
+    nothing = Salvage(info, 0, ((info.min_id, info.max_id),), ((info.min_lsn, info.max_lsn),))
     found = _find_index(store, info, schema)
     if found is None:
-        whole = ((info.min_id, info.max_id),), ((info.min_lsn, info.max_lsn),)
-        return Salvage(info, 0, *whole)
-    index, schema = found
+        return nothing
+    index, schema, checked = found
     good: list[int] = []
     lost_ids: list[tuple[Id, Id]] = []
     lost_lsns: list[tuple[int, int]] = []
@@ -64,6 +66,8 @@ def survey(store: Store, info: SegmentInfo, schema: Schema) -> Salvage:
         if _read_group(store, info, schema, index, number) is not None:
             good.append(number)
             continue
+        if not checked:
+            return nothing
         lost_ids.append((index.first[number], index.last[number]))
         lsns = (index.min_lsn[number], index.max_lsn[number])
         lost_lsns.append((info.lsn, info.lsn) if info.lsn else lsns)
@@ -122,7 +126,10 @@ def _read_group(
     return batch if ends == (index.first[number], index.last[number]) else None
 
 
-def _find_index(store: Store, info: SegmentInfo, schema: Schema) -> tuple[Index, Schema] | None:
+def _find_index(
+    store: Store, info: SegmentInfo, schema: Schema
+) -> tuple[Index, Schema, bool] | None:
+    """The index, the schema that goes with it, and whether its checksum was there to hold it to."""
     key = info.key
     data_end = info.size - info.tail
     try:
@@ -132,21 +139,24 @@ def _find_index(store: Store, info: SegmentInfo, schema: Schema) -> tuple[Index,
         return None
     try:
         footer, own = decode_footer(key, tail, size)
+    except (Corruption, UnsupportedFormat):
+        index = _search_index(info, bytes(tail), data_end, schema)
+        return None if index is None else (index, schema, False)
+    if footer.id != info.id:
+        return None  # Sound, but of another segment: nothing in it is this one's.
+    try:
         at = footer.index.offset - (size - len(tail))
         stored = tail[at : at + footer.index.length]
         check_section(key, footer.index, stored, "index")
         index = Index(key, footer.index, stored, footer.data_end)
-        return (index, own) if _belongs(index, own) else None
-    except (Corruption, UnsupportedFormat):
-        pass
-    return _search_index(info, bytes(tail), data_end, schema)
+    except Corruption:
+        return None
+    return (index, own, True) if _belongs(index, own) else None
 
 
-def _search_index(
-    info: SegmentInfo, tail: bytes, data_end: int, schema: Schema
-) -> tuple[Index, Schema] | None:
+def _search_index(info: SegmentInfo, tail: bytes, data_end: int, schema: Schema) -> Index | None:
     """The index without the footer's word for where it is: a zstd frame in the tail that parses
-    as the index of as many rows as the manifest says."""
+    as the index of the rows that the manifest says."""
     at = tail.find(_ZSTD_MAGIC)
     while at >= 0:
         raw = _raw_size(tail, at)
@@ -157,8 +167,8 @@ def _search_index(
                 index = Index(info.key, section, data, data_end)
             except (Corruption, InvalidInput):
                 continue
-            if sum(index.rows) == info.rows and _belongs(index, schema):
-                return index, schema
+            if _describes(index, info) and _belongs(index, schema):
+                return index
         at = tail.find(_ZSTD_MAGIC, at + 1)
     return None
 
@@ -184,6 +194,11 @@ def _raw_size(tail: bytes, at: int) -> int:
     dictionary = (0, 1, 2, 4)[descriptor & 3]
     start = at + 5 + (0 if single else 1) + dictionary
     return int.from_bytes(tail[start : start + width], "little") + base
+
+
+def _describes(index: Index, info: SegmentInfo) -> bool:
+    said = (sum(index.rows), sum(index.tombstones), index.first[0], index.last[-1])
+    return said == (info.rows, info.tombstones, info.min_id, info.max_id)
 
 
 def _belongs(index: Index, schema: Schema) -> bool:

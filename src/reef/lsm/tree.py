@@ -27,7 +27,8 @@ class Tree:
     `store` is the bucket below the namespace's prefix. `identity` tells this process's
     appends and publications from everybody else's. The lock guards the state; `view` may be
     taken at any time without it, and stays consistent whatever happens afterwards. `closing`
-    asks long work to give up.
+    asks long work to give up. `unsettled` says that an append of this process ended without
+    anybody knowing whether it is in its slot, so that the state may lack it.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Tree:
         self.lock = RLock()
         self.discarded: tuple[int, ...] = ()
         self.closing = False
+        self.unsettled = False
         self._readers: dict[tuple[str, int], SegmentReader] = {}
         self._head: Head | None = None
         self._view: View | None = None

@@ -12,7 +12,7 @@ from reef.data.plain import PlainRows, Types
 from reef.data.rows import ID, is_attribute
 from reef.data.schema import INTEGER_IDS, STRING_IDS, Schema
 from reef.data.types import AttributeType, type_of_arrow
-from reef.errors import Corruption
+from reef.errors import Corruption, InvalidInput
 from reef.log.codec import LogEntry
 from reef.log.log import Log
 from reef.lsm.memtable import Memtable
@@ -68,8 +68,12 @@ class Unfolded:
             )
         if records is None:
             records = records_of(entry)
-        for record in records:
-            self._apply_record(header.lsn, record)
+        try:
+            for record in records:
+                self._apply_record(header.lsn, record)
+        except InvalidInput as error:
+            # It was admitted when it was written.
+            raise Corruption(Log.key(header.lsn), f"a record does not fit ({error})") from None
         for batch in header.batches:
             if batch.key is not None:
                 self.keys[batch.key] = Remembered(
@@ -91,7 +95,7 @@ class Unfolded:
                 self.memtable = Memtable()
                 self.dropped = (*self.dropped, *self.ingests)
                 self.ingests = segments
-            else:
+            elif segments:
                 # Rows above the load go into a memtable of their own: a view without the load
                 # must not see them.
                 self.memtable = self.memtable.after(0)

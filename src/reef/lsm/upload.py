@@ -26,10 +26,12 @@ def upload_segments(
     birth: int,
     level: int,
     target_bytes: int,
+    run: str | None = None,
 ) -> list[SegmentInfo]:
     """Write sorted rows as one run: segments of about the target size with disjoint id ranges.
 
-    Nothing refers to them yet. If this process dies they are orphans, and GC removes them.
+    Parts of a job that write disjoint ranges of one run share its name. Nothing refers to the
+    segments yet. If this process dies they are orphans, and GC removes them.
     """
     infos: list[SegmentInfo] = []
     under_way: deque[Pending[str]] = deque()
@@ -39,7 +41,7 @@ def upload_segments(
         target_bytes,
         make_id=environment.unique_id,
         birth=birth,
-        run=environment.unique_id(),
+        run=run or environment.unique_id(),
         level=level,
         start=store.start,
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reef.log import Log
+from reef.lsm.crew import Crew
 from reef.lsm.health import Progress, Unreadable, examine
 from reef.lsm.reachability import reachable_segments
 from reef.lsm.tree import Tree
@@ -29,19 +30,23 @@ class Report:
         return not self.problems
 
 
-def verify(tree: Tree, *, deep: bool = False, progress: Progress | None = None) -> Report:
+def verify(
+    tree: Tree, *, deep: bool = False, progress: Progress | None = None, crew: Crew | None = None
+) -> Report:
     """Check manifests, the log and the segments, also those that only retained generations need;
     with `deep` every block of every segment, its statistics included.
 
-    A log slot that a later entry gives up is no problem any more.
+    A log slot that a later entry gives up is no problem any more. The crew, if there is one,
+    checks the segments.
     """
     try:
-        health = examine(tree, deep=deep, progress=progress)
+        health = examine(tree, deep=deep, progress=progress, crew=crew)
     except Unreadable as found:
         broken = (*found.problems, Problem("manifest/", 0, str(found.error)))
         return Report(broken, found.generations, found.log_objects, 0, 0, deep)
     log = health.log
     problems = [*health.damaged_generations.values(), *health.newer_generations.values()]
+    problems += health.missing_generations.values()
     if health.hint is not None:
         problems.append(health.hint)
     if log.last_is_damaged:

@@ -19,6 +19,7 @@ from reef.data.plain import PlainRows, Rows, kind_at
 from reef.data.rows import DELETE, ID, KIND_FIELD, LSN_FIELD, PATCH
 from reef.data.schema import Schema
 from reef.lsm.memtable import Version
+from reef.lsm.ranges import WHOLE, Range
 from reef.lsm.scan import scan_rows
 from reef.lsm.unfolded import Unfolded
 from reef.manifest.model import Manifest
@@ -52,10 +53,14 @@ class Run:
             return self.readers[place]
         return None
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
-        """All rows in id order, tombstones too. Reads little ahead: many runs are read at once."""
+    def rows(self, within: Range = WHOLE) -> Iterator[pa.RecordBatch]:
+        """The rows of a range of ids in order, tombstones too. Reads little ahead: many runs are
+        read at once."""
+        start, stop = within.start, within.stop
         for reader in self.readers:
-            yield from reader.read(list(reader.groups()), None, ahead=2)
+            if within.touches(reader.info):
+                groups = list(reader.groups(start, stop))
+                yield from reader.read(groups, None, start=start, stop=stop, ahead=2)
 
 
 def runs_of(
@@ -79,6 +84,7 @@ class View:
         store: Store,
     ) -> None:
         self._concurrently = store.concurrently
+        self.reader_of = reader_of
         self.manifest = manifest
         self.unfolded = unfolded
         self.truncated_at = unfolded.truncated_at

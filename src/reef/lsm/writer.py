@@ -17,7 +17,14 @@ import msgspec
 
 from reef.data.plain import ids_of, join
 from reef.data.schema import Schema
-from reef.errors import Closed, CommitUncertain, Fenced, ObjectNotFound, ReefError
+from reef.errors import (
+    Closed,
+    CommitUncertain,
+    Fenced,
+    ObjectNotFound,
+    ReefError,
+    StoreUnavailable,
+)
 from reef.log import BatchHeader, LogEntry, LogHeader
 from reef.lsm.admission import Admitted, admit
 from reef.lsm.batch import Receipt, WriteBatch
@@ -177,6 +184,11 @@ class Writer:
                     if self._failure is not None:
                         raise self._failure
                     group, decided, later = self._admit(waiting)
+                    if decided and self.tree.unsettled:
+                        for ticket in decided:
+                            ticket.receipt = ticket.error = None
+                        self._settle()
+                        continue
                     finished += decided
                     waiting = group
                     with self._mutex:
@@ -338,6 +350,7 @@ class Writer:
                 record, stored = encode_rows(content)
                 records.append(record)
                 applied.append(stored)
+        tree.unsettled = True
         holder = tree.log.append(header, records)
         if holder is not None:
             if holder.header.epoch > self.epoch:
@@ -346,13 +359,29 @@ class Writer:
                     f" in slot {lsn}"
                 )
             tree.apply(holder)
+            tree.unsettled = False
             return False
         self._prove_standing(lsn)
         size = sum(map(size_of, records))
         tree.discarded = ()
         if tree.view.unfolded.next_lsn <= lsn:  # or else somebody has folded it already
             tree.apply(LogEntry(header, (), size), applied)
+        tree.unsettled = False
         return True
+
+    def _settle(self) -> None:
+        """After a commit whose fate nobody could tell: claim its slot, or take in what is there.
+
+        Until then the state is not known, and what takes no PUT must not be decided against it:
+        neither that a condition fails nor that there is nothing to write. A PUT finds out itself.
+        """
+        while self.tree.unsettled:
+            try:
+                self._append([], [])
+            except CommitUncertain as still:
+                raise StoreUnavailable(
+                    f"nothing was written: the commit before is not settled yet ({still})"
+                ) from still
 
     def _slept(self) -> bool:
         """Whether it is so long since this process looked at the root that anything may be gone."""

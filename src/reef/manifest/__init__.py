@@ -6,7 +6,7 @@ the store, and on the segments' descriptions. The invariant: one winner a genera
 whatever is visible is named by the newest one.
 """
 
-from reef.manifest.model import LogSpan, Manifest, Settings, Superseded
+from reef.manifest.model import LogSpan, Manifest, Pin, Settings, Superseded
 from reef.manifest.register import Register
 
-__all__ = ["LogSpan", "Manifest", "Register", "Settings", "Superseded"]
+__all__ = ["LogSpan", "Manifest", "Pin", "Register", "Settings", "Superseded"]

@@ -17,8 +17,15 @@ _START = re.compile(rb'\{"checksum":"([0-9a-f]{8})","manifest":')
 _START_LENGTH = len(b'{"checksum":"00000000","manifest":')
 
 
+# The latter two for text that is no Unicode, or nests too deep.
+_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+
 class _Version(msgspec.Struct):
     format: int = FORMAT
+
+
+_decode_manifest = msgspec.json.Decoder(Manifest).decode
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -36,11 +43,20 @@ def decode(key: str, data: memoryview) -> Manifest:
     if crc32c(text) != int(start[1], 16):
         raise Corruption(key, "the checksum of the manifest is wrong", _START_LENGTH)
     try:
-        version = msgspec.json.decode(text, type=_Version).format
-        if version != FORMAT:
-            raise UnsupportedFormat(
-                f"{key} has manifest format {version}; this Reef reads {FORMAT}"
-            )
-        return msgspec.json.decode(text, type=Manifest)
-    except msgspec.DecodeError as error:
-        raise Corruption(key, f"the manifest cannot be read ({error})", _START_LENGTH) from None
+        manifest = _decode_manifest(text)
+        version = manifest.format
+    except _UNREADABLE as error:
+        # One of another format need not look like a manifest of this one.
+        version = _version(text)
+        if version == FORMAT:
+            raise Corruption(key, f"the manifest cannot be read ({error})", _START_LENGTH) from None
+    if version != FORMAT:
+        raise UnsupportedFormat(f"{key} has manifest format {version}; this Reef reads {FORMAT}")
+    return manifest
+
+
+def _version(text: memoryview) -> int:
+    try:
+        return msgspec.json.decode(text, type=_Version).format
+    except _UNREADABLE:
+        return FORMAT

@@ -47,6 +47,16 @@ class LogSpan(msgspec.Struct, frozen=True, array_like=True):
     generation: int
 
 
+class Pin(msgspec.Struct, frozen=True, array_like=True):
+    """A state that somebody reads: whatever `generation` and the log through `lsn` need is kept,
+    for `seconds` since generation `renewed` appeared."""
+
+    generation: int
+    lsn: int
+    renewed: int
+    seconds: float
+
+
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """One generation of a namespace's root.
 
@@ -80,7 +90,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     orphan_floor: int = 0
     superseded: tuple[Superseded, ...] = ()
     folded: tuple[LogSpan, ...] = ()
-    snapshots: dict[str, Any] = {}
+    snapshots: dict[str, Pin] = {}
     branches: dict[str, Any] = {}
 
     def parsed_schema(self) -> Schema:

@@ -66,6 +66,7 @@ class Register:
         self.store = store
         self.environment = environment
         self.publisher = publisher
+        self._hint: tuple[bytes, Manifest] | None = None
 
     @staticmethod
     def key(generation: int) -> str:
@@ -98,7 +99,14 @@ class Register:
     def read_hint(self) -> Manifest | None:
         """The manifest that the hint holds: some generation, not necessarily the newest."""
         try:
-            return decode(HINT, self.store.get(HINT).data)
+            data = bytes(self.store.get(HINT).data)
+            known = self._hint
+            # Whoever follows the root meets the same bytes most of the time.
+            if known is not None and known[0] == data:
+                return known[1]
+            manifest = decode(HINT, memoryview(data))
+            self._hint = (data, manifest)
+            return manifest
         except ObjectNotFound:
             return None
         except Corruption as damage:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reef.data.rows import PATCH
 from reef.data.types import SCALARS, VECTOR_ELEMENTS, AttributeType
 from reef.segment.layout import padding
 from reef.segment.node import (
@@ -27,6 +28,11 @@ from reef.segment.node import (
     WIDTHS,
     WORD,
 )
+
+LARGEST_COUNT = 1 << 27
+"""As many values as a node may have: the bits of the largest list that a document can hold."""
+_LARGEST_OFFSET = 0x7FFF_FFFF
+_STRING = pa.string()
 
 
 class MalformedNode(Exception):
@@ -61,8 +67,10 @@ def decode_keys(body: pa.Buffer, id_type: pa.DataType, rows: int, *, lsns: bool 
     else:
         ids = nodes.array(id_type, "string", rows).values
     numbers = nodes.integers(rows)
-    kinds = nodes.integers(rows).astype(np.uint8)
-    return Keys(ids, numbers if lsns else None, kinds)
+    kinds = nodes.integers(rows)
+    if kinds.max(initial=0) > PATCH:
+        raise MalformedNode("a row is of no kind there is", nodes.at)
+    return Keys(ids, numbers if lsns else None, kinds.astype(np.uint8))
 
 
 def decode_column(body: pa.Buffer, kind: AttributeType, rows: int) -> Column:
@@ -98,6 +106,8 @@ class _Nodes:
             raise MalformedNode(f"a node holds {count} values where {rows} belong", start)
         if width not in WIDTHS:
             raise MalformedNode(f"a node has integers of {width} bytes", start)
+        if count > LARGEST_COUNT:
+            raise MalformedNode(f"a node claims {count} values", start)
         return tag, width, flags, count
 
     def bitmaps(self, flags: int, count: int) -> tuple[pa.Buffer | None, pa.Array | None]:
@@ -145,18 +155,24 @@ class _Nodes:
         """The int32 offsets that an integer node of lengths makes."""
         start = self.at
         tag, width, _, _ = self.head(count)
-        offsets = np.zeros(count + 1, np.int64)
-        if tag == OFFSETS:
+        if tag == OFFSETS and width < 8:
             (base,) = WORD.unpack_from(self.body, self.skip(WORD.size))
-            if base > 0x7FFF_FFFF:
-                raise MalformedNode("a length is beyond what a group can hold", start)
-            if width:
-                np.cumsum(self.numbers(WIDTHS[width], width, count), out=offsets[1:])
+            if base * count > _LARGEST_OFFSET:
+                raise MalformedNode("the lengths add up to more than a group can hold", start)
+            lengths = self.numbers(WIDTHS[width], width, count) if width else None
+            offsets = np.zeros(count + 1, np.int64)
+            if lengths is not None:
+                np.cumsum(lengths, out=offsets[1:])
             if base:
                 offsets += np.arange(0, base * (count + 1), base, dtype=np.int64)
         else:
-            np.cumsum(self.integer_values(tag, width, count), out=offsets[1:], dtype=np.int64)
-        if not 0 <= offsets[-1] <= 0x7FFF_FFFF or int(offsets.min()) < 0:
+            lengths = self.integer_values(tag, width, count)
+            # One that is beyond could make the sum wrap, and lead back.
+            if lengths.max(initial=0) > _LARGEST_OFFSET:
+                raise MalformedNode("a length is beyond what a group can hold", start)
+            offsets = np.zeros(count + 1, np.int64)
+            np.cumsum(lengths, out=offsets[1:], dtype=np.int64)
+        if offsets[-1] > _LARGEST_OFFSET:
             raise MalformedNode("the lengths add up to more than a group can hold", start)
         return offsets.astype(np.int32)
 
@@ -167,7 +183,11 @@ class _Nodes:
         if size != offsets[-1]:
             raise MalformedNode("the lengths do not add up to the bytes", start)
         data = self.body.slice(start, size)
-        return pa.Array.from_buffers(arrow, count, [valid, pa.py_buffer(offsets), data])
+        values = pa.Array.from_buffers(arrow, count, [valid, pa.py_buffer(offsets), data])
+        # A look at all bytes together is much quicker than one at every text.
+        if size and arrow == _STRING and np.frombuffer(data, np.uint8).max() > 127:
+            values.validate(full=True)
+        return values
 
     def array(self, arrow: pa.DataType, element: str, rows: int | None) -> Column:
         """A node of scalars."""
@@ -203,7 +223,8 @@ class _Nodes:
         start = self.at
         positions = self.integers(count)
         tag, _, _, distinct = self.head(None)
-        if tag != TEXT or not distinct or int(positions.max(initial=0)) >= distinct:
+        # No encoder writes a value that is named nowhere.
+        if tag != TEXT or distinct > count or int(positions.max(initial=0)) >= distinct:
             raise MalformedNode("a dictionary lacks values that its column names", start)
         values = self.text(arrow, distinct, None)
         indices = pa.Array.from_buffers(pa.uint64(), count, [valid, pa.py_buffer(positions)])

@@ -72,7 +72,7 @@ def numpy_of(values: pa.Array, dtype: np.dtype) -> np.ndarray:
     data = values.buffers()[1]
     if data is None:
         return np.zeros(len(values), dtype)
-    return np.frombuffer(data, dtype)[values.offset : values.offset + len(values)]
+    return np.frombuffer(data, dtype, len(values), values.offset * dtype.itemsize)
 
 
 def _array(
@@ -250,7 +250,7 @@ def _offsets(values: pa.Array) -> np.ndarray:
     data = values.buffers()[1]
     if data is None or data.size == 0:
         return np.zeros(1, np.int32)
-    return np.frombuffer(data, np.int32)[values.offset : values.offset + len(values) + 1]
+    return np.frombuffer(data, np.int32, len(values) + 1, 4 * values.offset)
 
 
 def _lists(head: Head, values: pa.Array, element: str) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
 
 import msgspec
 import numpy as np
 
 from reef.data.schema import Schema
 from reef.data.statistics import ColumnStatistics
+from reef.data.types import AttributeType
 from reef.errors import Corruption
 from reef.segment.block import HEADER, zstd
 from reef.segment.bounds import python_bound
@@ -56,9 +58,21 @@ class BlockPlace:
     crc: int
 
 
+_BOUNDS: dict[str, type] = {
+    "bool": bool,
+    "int64": int,
+    "float64": float,
+    "string": str,
+    "bytes": bytes,
+    "timestamp": int,
+}
+_UNREADABLE = (OSError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 _record_decoder = msgspec.msgpack.Decoder(IndexRecord)
 _facts_decoder = msgspec.msgpack.Decoder(list[ColumnFacts])
 _LARGEST_INDEX = 1 << 31
+LARGEST_GROUP = 1 << 16
+"""How many rows a group may say that it has. A few bytes can stand for any number of equal
+values, so a reader has to stop believing somewhere; writers stop far below."""
 
 
 def encode_index(record: IndexRecord) -> tuple[bytes, int]:
@@ -81,9 +95,12 @@ class Index:
             self._lengths = np.frombuffer(record.lengths, "<u4").reshape(count, width)
             self._crcs = np.frombuffer(record.crcs, "<u4").reshape(count, width)
             self._starts = _starts(self._lengths, record.offset)
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except _UNREADABLE as error:
             raise Corruption(key, f"its index does not parse: {error}", section.offset) from error
-        lists = (record.last, record.rows, record.tombstones, record.min_lsn, record.max_lsn)
+        lists = (
+            *(record.last, record.rows, record.tombstones),
+            *(record.min_lsn, record.max_lsn, record.offset),
+        )
         if not count or any(len(values) != count for values in lists) or not self._sound(end):
             raise Corruption(key, "its index names blocks that cannot be", section.offset)
         self.first = record.first
@@ -104,7 +121,8 @@ class Index:
         ends = starts[:, -1] + lengths[:, -1]
         used = lengths[lengths > 0]
         return bool(
-            min(self._record.rows) > 0
+            0 < min(self._record.rows) <= max(self._record.rows) <= LARGEST_GROUP
+            and len(set(self._record.columns)) == len(self._record.columns)
             and int(starts[0, 0]) == HEAD.size
             and np.all(lengths[:, 0] > 0)
             and int(used.min()) >= HEADER
@@ -132,17 +150,27 @@ class Index:
         start = int(self._starts[group, 0])
         return start, int(self._starts[group, -1]) + int(self._lengths[group, -1]) - start
 
+    def _fits(self, fact: ColumnFacts, kind: AttributeType) -> bool:
+        """Whether there are bounds and counts for every group, of the column's type or none."""
+        lists = (fact.minimum, fact.maximum, fact.valid, fact.nulls)
+        bound = _BOUNDS[kind.element] if kind.family == "scalar" else NoneType
+        types = {*map(type, fact.minimum), *map(type, fact.maximum)}
+        return all(len(values) == self.count for values in lists) and types <= {bound, NoneType}
+
     def statistics(self, group: int, schema: Schema) -> Mapping[str, ColumnStatistics]:
         """Statistics of every column that has a block somewhere in the segment."""
         if self._facts is None:
             try:
                 facts = _facts_decoder.decode(self._record.facts)
-            except msgspec.MsgspecError as error:
+            except _UNREADABLE as error:
                 raise Corruption(
                     self._key, f"its statistics do not parse: {error}", self._section.offset
                 ) from error
-            if len(facts) != len(self.columns):
-                raise Corruption(self._key, "its statistics lack columns", self._section.offset)
+            kinds = [schema.attributes[name] for name in self.columns]
+            if len(facts) != len(kinds) or not all(map(self._fits, facts, kinds)):
+                raise Corruption(
+                    self._key, "its statistics are not those of its columns", self._section.offset
+                )
             self._facts = facts
         rows = self.rows[group]
         found: dict[str, ColumnStatistics] = {}

@@ -15,12 +15,13 @@ reader can tell a newer format from damage. Everything behind the last group is 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 import msgspec
 from crc32c import crc32c
 
-from reef.data.schema import Schema
-from reef.errors import Corruption, InvalidInput, UnsupportedFormat
+from reef.data.schema import INTEGER_IDS, Schema
+from reef.errors import Corruption, UnsupportedFormat
 from reef.segment.info import SegmentInfo
 
 MAGIC = b"RFSEG1\0\0"
@@ -137,8 +138,10 @@ def decode_footer(key: str, tail: memoryview, end: int) -> tuple[Footer, Schema]
     try:
         footer = _footer_decoder.decode(body)
         schema = Schema.from_dict(footer.schema)
-    except (msgspec.MsgspecError, InvalidInput, AssertionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Corruption(key, f"its footer does not parse: {error}", end - length) from error
+    if not holds_ids(schema, (footer.min_id, footer.max_id)):
+        raise Corruption(key, "its footer has ids of another kind than its schema", end - length)
     start = footer.data_end
     for section in (footer.filter, footer.index):
         if section.offset != start or section.length < 0 or section.raw < 0:
@@ -147,6 +150,11 @@ def decode_footer(key: str, tail: memoryview, end: int) -> tuple[Footer, Schema]
     if start != end - length or footer.data_end < HEAD.size:
         raise Corruption(key, "its sections do not fill it", end - length)
     return footer, schema
+
+
+def holds_ids(schema: Schema, ids: Iterable[object]) -> bool:
+    """Whether all of these are ids of the schema's kind."""
+    return set(map(type, ids)) == {int if schema.id_kind == INTEGER_IDS else str}
 
 
 def check_section(key: str, section: Section, data: memoryview, meaning: str) -> memoryview:

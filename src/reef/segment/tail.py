@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from reef.data.schema import Schema
 from reef.errors import Corruption
 from reef.segment.bloom import BloomFilter
 from reef.segment.index import Index
 from reef.segment.info import SegmentInfo
-from reef.segment.layout import Footer, check_head, check_section, decode_footer
+from reef.segment.layout import Footer, check_head, check_section, decode_footer, holds_ids
 
 
 class Tail:
@@ -37,6 +39,10 @@ class Tail:
         self.index = Index(key, self.footer.index, sections[1], self.footer.data_end)
         if any(name not in self.schema.attributes for name in self.index.columns):
             raise Corruption(key, "its index has columns that its schema lacks", end - len(data))
+        if not holds_ids(self.schema, chain(self.index.first, self.index.last)):
+            raise Corruption(
+                key, "its index has ids of another kind than its schema", self.footer.index.offset
+            )
         self.group_keys = [(group_key, number) for number in range(self.index.count)]
         held = len(data) if self.whole is not None else 0
         self.nbytes = held + self.filter.nbytes + self.index.nbytes + 200 * self.index.count + 2000

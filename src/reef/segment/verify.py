@@ -45,13 +45,13 @@ def verify_segment(store: Store, key: str, info: SegmentInfo, *, deep: bool) -> 
         data = store.get_range(key, info.size - info.tail, info.tail)
         tail = Tail(key, data, info.size)
         tail.check_against(key, info)
+        problems = list(_check_index(key, tail))
+        if deep:
+            problems += _check_data(store, key, info, tail, data)
     except ObjectNotFound:
         return [Problem(key, 0, "it is missing")]
     except (Corruption, UnsupportedFormat) as error:
         return [_problem(key, error)]
-    problems = list(_check_index(key, tail))
-    if deep:
-        problems += _check_data(store, key, info, tail, data)
     return problems
 
 

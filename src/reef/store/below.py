@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 
 from reef.store.contract import Blob, Data, ObjectInfo, Result, Store, check_key
 
@@ -75,4 +74,4 @@ class StoreBelow(Store):
         """Nothing: the parent holds what there is to let go of."""
 
     def _own(self, info: ObjectInfo) -> ObjectInfo:
-        return replace(info, key=info.key[len(self._prefix) :])
+        return ObjectInfo(info.key[len(self._prefix) :], info.size, info.modified, info.version)
