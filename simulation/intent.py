@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import reef
+from simulation.schema import Types, kinds_of
 
 Document = dict[str, Any]
 State = dict[str, Document]
@@ -29,9 +30,11 @@ class Effect(NamedTuple):
 
 @dataclass(eq=False)
 class Intent:
-    """One batch or bulk load that a program wants written once. Ids are distinct in each part.
+    """One batch, bulk load or declaration that a program wants written once. Ids are distinct in
+    each part.
 
-    `below` deletes what has a version under it; `condition` is "absent", "exists" or a version.
+    `below` deletes what has a version under it; `condition` is "absent", "exists" or a version;
+    `declares` are types of attributes, and then there is nothing else.
     """
 
     token: str
@@ -44,6 +47,7 @@ class Intent:
     key: str | None = None
     load: bool = False
     truncate: bool = False
+    declares: Types = field(default_factory=dict)
     slot: int | None = None
     settled: bool = False
 
@@ -61,6 +65,8 @@ class Intent:
             parts.append(f"if {self.condition}" + (" or skip" if self.skip else ""))
         if self.load:
             parts.append("as a load" + (" that truncates" if self.truncate else ""))
+        if self.declares:
+            parts.append("declare " + ", ".join(map(" ".join, self.declares.items())))
         if self.key:
             parts.append("key " + self.key)
         return "; ".join(parts)
@@ -93,6 +99,20 @@ class Intent:
         for id in deletes:
             result.pop(id, None)
         return Effect(result, upserted, patched, len(deletes), missing, rejected)
+
+    def kinds(self) -> Types:
+        """The types that it brings."""
+        return self.declares or kinds_of((*self.upserts, *self.patches))
+
+    def written_kinds(self, before: State, effect: Effect) -> Types:
+        """The types of the rows that have an effect on that state."""
+        upserted = [row for row in self.upserts if row["id"] not in effect.rejected]
+        there = {} if self.truncate else before
+        there = {**there, **{row["id"]: row for row in upserted}}
+        patched = [
+            row for row in self.patches if row["id"] not in effect.rejected and row["id"] in there
+        ]
+        return self.declares or kinds_of((*upserted, *patched))
 
     def _holds(self, document: Document | None) -> bool:
         if self.condition is None:

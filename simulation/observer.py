@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from reef.manifest import Manifest, Register
 from reef.manifest.codec import decode as decode_manifest
 from simulation.bucket import Bucket
 from simulation.intent import Attempt, Document, Effect, State
+from simulation.schema import SchemaModel, Types, fit
 from simulation.world import Violation, World
 
 PREFIX = "namespaces/n/"
@@ -40,7 +42,7 @@ class Generation(NamedTuple):
 class Observer:
     """The model: `states[n]` is what must be readable after slot n."""
 
-    def __init__(self, world: World, bucket: Bucket, patience: float) -> None:
+    def __init__(self, world: World, bucket: Bucket, patience: float, declared: Types) -> None:
         self.world = world
         self.bucket = bucket
         self.patience = patience
@@ -48,6 +50,7 @@ class Observer:
         self.states: list[State] = [{}]
         self.generations: list[Generation] = []
         self.ghosts: set[str] = set()
+        self.schema = SchemaModel(declared)
 
     @property
     def newest(self) -> int:
@@ -78,15 +81,19 @@ class Observer:
         if lsn != self.newest + 1:
             raise Violation(f"slot {lsn} was written though slot {self.newest + 1} is free")
         entry = decode_entry(name, memoryview(data))
+        if entry.header.skips:
+            raise Violation(f"slot {lsn} gives up {entry.header.skips}, and nothing is damaged")
         ingests: list[str] = []
+        declares = False
         for record in entry.records:
             if record[0] == _INGEST:
                 found = msgspec.json.decode(record[1:], type=Ingest)
                 ingests += [info.key for info in found.segments]
+                declares = not found.segments
         self._must_exist(f"slot {lsn}", ingests)
         state = self.states[-1]
         effect = None
-        if entry.header.batches:
+        if entry.header.batches or declares:
             if not isinstance(attempt, Attempt):
                 raise Violation(f"slot {lsn} holds a batch that no program wrote")
             effect = self._admitted(lsn, attempt, state)
@@ -114,6 +121,12 @@ class Observer:
         effect = intent.on(state)
         if effect is None:
             raise Violation(f"the condition of {intent.token} does not hold before slot {lsn}")
+        written = intent.written_kinds(state, effect)
+        if not fit(self.schema.known, written):
+            raise Violation(
+                f"{intent.token} brings {written} into slot {lsn} against {self.schema.known}"
+            )
+        self.schema.add(written, intent.kinds())
         attempt.slot = intent.slot = lsn
         return effect
 
@@ -170,6 +183,11 @@ class Observer:
                 if name in slot.ingests:
                     raise Violation(f"{name} was deleted {why} for its log")
 
+    def superseded(self, number: int) -> float:
+        """When a generation ceased to be the newest; now, if it has not."""
+        later = self.generations[number:]
+        return later[0].time if later else self.world.time
+
     # What programs are told
 
     def acknowledged(self, attempt: Attempt, receipt: reef.Receipt) -> None:
@@ -197,12 +215,23 @@ class Observer:
         if effect is None or effect.counts != told:
             raise Violation(f"{intent.token} was told {told}, and it came to {effect}")
 
+    def declared(self, attempt: Attempt) -> None:
+        """A declaration returned: the types are in the log, by this or by another slot."""
+        attempt.intent.settled = True
+        for name, kind in attempt.intent.declares.items():
+            if self.schema.known.get(name) != kind:
+                raise Violation(f"{name} was declared {kind}, and is {self.schema.known.get(name)}")
+
     def refused(self, attempt: Attempt, error: reef.ReefError, low: int) -> None:
         """A write was refused for good."""
         intent = attempt.intent
         attempt.refused = type(error).__name__
         if attempt.slot is not None:
             raise Violation(f"{intent.token} was refused ({error}) and is in slot {attempt.slot}")
+        if isinstance(error, reef.SchemaConflict):
+            intent.settled = True
+            if not self.schema.may_refuse(intent.kinds()):
+                raise Violation(f"{intent.token} was refused, and its types fit: {error}")
         if isinstance(error, reef.ConditionFailed):
             intent.settled = True
             if all(intent.on(state) is not None for state in self.states[low:]):
@@ -251,7 +280,9 @@ class Observer:
                 )
 
 
-def difference(found: State, expected: State) -> str:
+def difference(
+    found: Mapping[str, Document | None], expected: Mapping[str, Document | None]
+) -> str:
     """The ids where two states differ."""
     ids = sorted({*found, *expected})
     lines = [

@@ -52,6 +52,7 @@ def plan_of(seed: int) -> Plan:
     roles += ["collector"] * random.choice((1,) if asleep else (0, 1, 1))
     roles += ["loader"] * random.choice((0, 1) if asleep else (0, 0, 1))
     roles += ["worker"] * random.choice((1,) if asleep else (0, 1, 1, 2))
+    roles += random.choice((["doctor"], ["historian"], [], [], []))
     density = random.choice((0.15, 0.6))
     faults = tuple(fault for fault in FAULTS if random.random() < density)
     if asleep:
@@ -59,10 +60,10 @@ def plan_of(seed: int) -> Plan:
     return Plan(
         seed,
         tuple(roles),
-        random.choice((6, 12, 20)),
+        random.choice((5, 8, 14)),
         faults or ("crash",),
         random.choice((0.03, 0.06) if asleep else (0.0, 0.01, 0.03, 0.06, 0.1)),
-        random.choice((120, 200, 300)),
+        random.choice((80, 120, 180)),
         random.choice((0.01, 0.1, 1.0)),
-        random.random() < 0.5,
+        random.random() < 0.6,
     )

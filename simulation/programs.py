@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 
 import reef
 from simulation.intent import Intent
-from simulation.session import IDS, Session
+from simulation.session import IDS, Held, Session
 from simulation.world import Violation
+
+NOVEL = ("c", "d")
 
 
 def make_intent(session: Session, *, load: bool = False) -> Intent:
@@ -22,10 +25,16 @@ def make_intent(session: Session, *, load: bool = False) -> Intent:
         intent.key = f"k{stage.tokens}"
     few = random.sample(IDS, random.choice((1, 1, 2, 3, 8)))
 
+    # Whoever comes first decides the type of such an attribute.
+    novel = random.choice(NOVEL) if random.random() < 0.25 else None
+    value = random.choice((7, 0.5, "seven"))
+
     def row(id: str) -> dict[str, object]:
         made: dict[str, object] = {"id": id, "v": random.randrange(6), "token": token}
         if random.random() < 0.3:
             made[random.choice(("a", "b"))] = random.randrange(100)
+        if novel is not None:
+            made[novel] = value
         return made
 
     if load:
@@ -56,6 +65,15 @@ def make_intent(session: Session, *, load: bool = False) -> Intent:
     return intent
 
 
+def make_declaration(session: Session) -> Intent:
+    """Types to declare, which may not go with what others declare or write."""
+    random = session.random
+    session.stage.tokens += 1
+    names = random.sample(NOVEL, random.choice((1, 2)))
+    kinds = {name: random.choice(("int64", "float64", "string")) for name in names}
+    return Intent(f"t{session.stage.tokens}", declares=kinds)
+
+
 def think(session: Session) -> None:
     """Between two steps."""
     random = session.random
@@ -71,15 +89,21 @@ def think(session: Session) -> None:
 
 def upkeep(session: Session, ns: reef.Namespace, what: str) -> None:
     """One pass of background work."""
-    session.attempt(what, PASSES[what](ns))
+    session.attempt(what, lambda: PASSES[what](session, ns))
 
 
-PASSES: dict[str, Callable[[reef.Namespace], Callable[[], object]]] = {
-    "index": lambda ns: ns.index,
-    "compact": lambda ns: ns.compact,
-    "compact fully": lambda ns: lambda: ns.compact(full=True),
-    "collect": lambda ns: lambda: ns.gc(apply=True),
+PASSES: dict[str, Callable[[Session, reef.Namespace], object]] = {
+    "index": lambda session, ns: ns.index(),
+    "compact": lambda session, ns: ns.compact(),
+    "compact fully": lambda session, ns: ns.compact(full=True),
+    "collect": lambda session, ns: ns.gc(apply=True),
+    "verify": lambda session, ns: session.verify(ns),
+    "rehearse repair": lambda session, ns: session.repair(ns, apply=False),
+    "repair": lambda session, ns: session.repair(ns, apply=True),
+    "rebuild": lambda session, ns: ns.rebuild(),
 }
+EVERYDAY = ("index", "compact", "compact fully", "collect")
+MEDICAL = ("verify", "rehearse repair", "repair", "repair", "rebuild", "rebuild")
 
 
 class Program(ABC):
@@ -131,8 +155,13 @@ class Writer(Program):
             return self._increment(session, ns)
         if kind < 0.82:
             return session.write(ns, make_intent(session, load=True))
+        if kind < 0.845:
+            return session.write(ns, make_declaration(session))
+        if kind < 0.855:
+            upkeep(session, ns, random.choice(MEDICAL))
+            return True
         if kind < 0.92:
-            upkeep(session, ns, random.choice(tuple(PASSES)))
+            upkeep(session, ns, random.choice(EVERYDAY))
             return random.random() < 0.95
         read(session, ns, writer=True)
         return True
@@ -161,6 +190,41 @@ class Reader(Program):
     def step(self, session: Session, ns: reef.Namespace) -> bool:
         read(session, ns)
         return session.random.random() < 0.95
+
+
+class Historian(Program):
+    """Keeps handles on states of the past, pins some, and reads them now and then."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
+        self.held: list[Held] = []
+
+    def run(self, session: Session) -> None:
+        self.held = []
+        super().run(session)
+
+    def step(self, session: Session, ns: reef.Namespace) -> bool:
+        random = session.random
+        if self.held and random.random() < 0.7:
+            held = random.choice(self.held)
+            call = session.reread if random.random() < 0.6 else partial(session.pin, ns)
+            if session.attempt("hold", lambda: call(held)) is False:
+                self.held.remove(held)
+            return True
+        session.attempt("hold", lambda: self._take(session, ns))
+        return random.random() < 0.95
+
+    def _take(self, session: Session, ns: reef.Namespace) -> None:
+        random = session.random
+        observer = session.observer
+        if ns.lsn and random.random() < 0.5:
+            lsn = random.randint(max(1, ns.lsn - 6), ns.lsn)
+            held = session.hold(ns, lsn=lsn)
+        else:
+            newest = len(observer.generations)
+            held = session.hold(ns, generation=random.randint(max(1, newest - 4), newest))
+        if held is not None:
+            self.held.append(held)
 
 
 class Loader(Program):
@@ -221,5 +285,9 @@ def program_of(role: str, steps: int) -> Program:
     if role == "collector":
         return Keeper(steps, "collect")
     if role == "worker":
-        return Keeper(steps, *PASSES)
+        return Keeper(steps, *EVERYDAY)
+    if role == "doctor":
+        return Keeper(max(1, steps // 3), *MEDICAL)
+    if role == "historian":
+        return Historian(steps)
     raise Violation(f"there is no role {role}")

@@ -13,7 +13,7 @@ from simulation.ending import end_of
 from simulation.observer import Observer
 from simulation.plan import Plan
 from simulation.programs import Program, program_of
-from simulation.session import PATIENCE, Session, Stage
+from simulation.session import PATIENCE, TYPES, Session, Stage
 from simulation.world import Crash, Step, Violation, World
 
 
@@ -40,7 +40,7 @@ def simulate(plan: Plan) -> Outcome:
     logging.getLogger("reef").setLevel(logging.CRITICAL)
     world = World(plan)
     bucket = Bucket(lambda: world.time)
-    observer = Observer(world, bucket, PATIENCE)
+    observer = Observer(world, bucket, PATIENCE, TYPES)
     bucket.observer = observer
     stage = Stage(world, bucket, observer)
     violation = None

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
 import reef
 from reef import Options, Settings
+from reef.documents.database import PREFIX, declared_schema
+from reef.documents.reading import FrozenReading
+from reef.lsm.history import moment_of, view_of
+from reef.lsm.pins import OLDEST, pin, unpin
+from reef.lsm.tree import Tree
+from reef.segment import BlockCache
 from simulation.bucket import Bucket
 from simulation.intent import Attempt, Document, Intent, State
-from simulation.observer import Observer
+from simulation.observer import Observer, difference
 from simulation.store import SimulatedStore
 from simulation.world import Crash, Process, Violation, World
 
@@ -19,7 +25,8 @@ Result = TypeVar("Result")
 
 SETTINGS = Settings(retention=60.0, grace=40.0, window_seconds=100 * 86_400.0)
 PATIENCE = max(SETTINGS.retention, SETTINGS.grace)
-SCHEMA = {"id": "string", "v": "int64", "token": "string"}
+TYPES = {"v": "int64", "token": "string"}
+SCHEMA = {"id": "string", **TYPES}
 OPTIONS = Options(
     fold_bytes=3_000,
     segment_bytes=2_500,
@@ -38,6 +45,14 @@ PASSING: tuple[type[reef.ReefError], ...] = (
     reef.Fenced,
 )
 
+# A write that raises one of these is not in the log and will not be.
+REFUSING: tuple[type[reef.ReefError], ...] = (
+    reef.ConditionFailed,
+    reef.SchemaConflict,
+    reef.Fenced,
+    reef.ConcurrentPublication,
+)
+
 
 @dataclass
 class Stage:
@@ -48,6 +63,17 @@ class Stage:
     observer: Observer
     unsettled: list[Intent] = field(default_factory=list)
     tokens: int = 0
+
+
+@dataclass(eq=False)
+class Held:
+    """A handle on the state after a slot, that somebody keeps; pinned for certain until then."""
+
+    reading: FrozenReading
+    lsn: int
+    what: str
+    name: str
+    pinned_until: float = 0.0
 
 
 class Session:
@@ -117,13 +143,8 @@ class Session:
         self.note("write", intent.describe(), "begins")
         self.process.attempt = attempt
         try:
-            if intent.load:
-                receipt = ns.load(
-                    intent.upserts, idempotency_key=intent.key, truncate=intent.truncate
-                )
-            else:
-                receipt = ns.write(**intent.arguments())
-        except (reef.ConditionFailed, reef.Fenced, reef.ConcurrentPublication) as error:
+            receipt = _perform(ns, intent)
+        except REFUSING as error:
             self._ended(intent, f"refused: {error}")
             self.observer.refused(attempt, error, low)
             self._keep(intent)
@@ -139,6 +160,10 @@ class Session:
             self.process.attempt = None
             if self.process.dead:
                 self._keep(intent)
+        if receipt is None:
+            self._ended(intent, "acknowledged")
+            self.observer.declared(attempt)
+            return True
         self._ended(intent, f"acknowledged in slot {receipt.lsn}")
         self.observer.acknowledged(attempt, receipt)
         if not intent.load and ns.lsn < receipt.lsn:
@@ -224,6 +249,105 @@ class Session:
         self.note("at", f"slot {lsn}", f"{len(found)} documents")
         self.observer.read_all(found, lsn, lsn)
 
+    def hold(self, ns: reef.Namespace, *, generation: int = 0, lsn: int = 0) -> Held | None:
+        """A handle on the state of a generation, or after a slot, to be read again and again."""
+        observer = self.observer
+        what = f"generation {generation}" if generation else f"slot {lsn}"
+        self.note("hold", what, "begins")
+        try:
+            reading = ns.at(generation=generation) if generation else ns.at(lsn=lsn)
+        except reef.PastRetention as error:
+            since = observer.superseded(generation) if generation else observer.slots[lsn - 1].time
+            self._past(f"at {what}", since, error)
+            return None
+        self.alive()
+        applied = observer.generations[reading.generation - 1].manifest.last_applied_lsn
+        self.stage.tokens += 1
+        held = Held(reading, lsn or applied, what, f"pin-{self.stage.tokens}")
+        if reading.lsn != held.lsn or (generation and reading.generation != generation):
+            raise Violation(f"at {what} is slot {reading.lsn} of generation {reading.generation}")
+        return held
+
+    def reread(self, held: Held) -> bool:
+        """Read what is held: the same as ever, or gone because its retention has passed."""
+        reading = held.reading
+        expected: Mapping[str, Document | None] = self.observer.states[held.lsn]
+        found: Mapping[str, Document | None]
+        kind = self.random.randrange(3)
+        began = self.stage.world.time
+        self.note("reread", held.what, "begins")
+        try:
+            if held.pinned_until:
+                reading = self._elsewhere(reading)
+            if kind == 0:
+                id = self.random.choice(IDS)
+                found, expected = {id: reading.get(id)}, {id: expected.get(id)}
+            elif kind == 1:
+                found = dict(zip(IDS, reading.get_many(IDS), strict=True))
+                expected = {id: expected.get(id) for id in IDS}
+            else:
+                found = {str(row["id"]): row for row in reading.scan().documents()}
+        except reef.PastRetention as error:
+            self._lost(held, began, error)
+            return False
+        self.alive()
+        self.note("reread", held.what, f"{len(found)} documents")
+        if found != expected:
+            raise Violation(f"what is held of {held.what} differs: {difference(found, expected)}")
+        return True
+
+    def _elsewhere(self, reading: FrozenReading) -> FrozenReading:
+        """The same state as a process sees it that has nothing in memory."""
+        database = self.database
+        store = database.store.below(f"{PREFIX}n/")
+        tree = Tree(store, database.environment, database.options, BlockCache(1 << 20))
+        return FrozenReading(view_of(tree, moment_of(reading._view)))
+
+    def _lost(self, held: Held, began: float, error: reef.PastRetention) -> None:
+        """What is held is gone: it must neither be retained nor have been pinned."""
+        self._past(held.what, self.observer.superseded(held.reading.generation), error)
+        if began < held.pinned_until and self.stage.world.time < held.pinned_until:
+            raise Violation(f"{held.what} is pinned, and gone: {error}") from error
+
+    def pin(self, ns: reef.Namespace, held: Held) -> bool:
+        """Keep what is held from collection, or let it go again. False if it is gone already."""
+        began = self.stage.world.time
+        if held.pinned_until and self.random.random() < 0.3:
+            held.pinned_until = 0.0
+            self.note("unpin", held.what, "begins")
+            unpin(ns._tree, held.name)
+            return True
+        seconds = PATIENCE * self.random.choice((0.5, 5.0))
+        self.note("pin", held.what, f"for {seconds} s")
+        try:
+            pin(ns._tree, held.reading._view, held.name, seconds)
+        except reef.PastRetention as error:
+            self.alive()
+            age = self.stage.world.time - self.observer.superseded(held.reading.generation)
+            if age < OLDEST * PATIENCE or began < held.pinned_until > self.stage.world.time:
+                raise Violation(f"{held.what} could not be pinned: {error}") from error
+            return False
+        self.alive()
+        # The bucket stamped the publication no earlier than this began.
+        held.pinned_until = began + seconds
+        return True
+
+    # Health
+
+    def verify(self, ns: reef.Namespace) -> None:
+        """Nothing is ever damaged here, whoever is at work."""
+        report = ns.verify(deep=True)
+        self.alive()
+        if not report.sound:
+            raise Violation(f"verification found {report.problems}")
+
+    def repair(self, ns: reef.Namespace, *, apply: bool) -> None:
+        """Nothing is damaged, so there is nothing to do."""
+        report = ns.repair(apply=apply)
+        self.alive()
+        if report.actions or report.quarantined or report.lost_lsns or report.lost_ids:
+            raise Violation(f"repair has something to do where nothing is damaged: {report}")
+
     def changes(self, ns: reef.Namespace, after: int) -> None:
         """Read the feed from a slot on."""
         committed = self.observer.newest
@@ -238,3 +362,12 @@ class Session:
         self.alive()
         self.note("changes", f"after slot {after}", f"{len(feed)} changes")
         self.observer.read_changes(after, feed, committed)
+
+
+def _perform(ns: reef.Namespace, intent: Intent) -> reef.Receipt | None:
+    if intent.declares:
+        ns.declare(declared_schema(intent.declares))
+        return None
+    if intent.load:
+        return ns.load(intent.upserts, idempotency_key=intent.key, truncate=intent.truncate)
+    return ns.write(**intent.arguments())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, NamedTuple
@@ -86,7 +87,7 @@ class Process:
         if self.dead:
             raise Crash
         me = getcurrent()
-        self.world.after(seconds, lambda: self.wake(me))
+        self.world.after(seconds, partial(self.wake, me))
         self.world.hub.switch()
 
     def jump(self, seconds: float) -> None:
@@ -97,17 +98,17 @@ class Process:
         """Begin to run it, soon."""
         thread = greenlet(call, parent=self.world.hub)
         self.greenlets[thread] = None
-        self.world.after(0.0, lambda: self.wake(thread))
+        self.world.after(0.0, partial(self.wake, thread))
 
-    def wake(self, thread: greenlet, *outcome: Any) -> None:
+    def wake(self, thread: greenlet) -> None:
         """Go on with a greenlet that waits, unless the process is dead or asleep."""
         world = self.world
         if self.dead:
             return
         if world.time < self.resumes:
-            world.after(self.resumes - world.time, lambda: self.wake(thread, *outcome))
+            world.after(self.resumes - world.time, partial(self.wake, thread))
             return
-        thread.switch(*outcome)
+        thread.switch()
         if thread.dead:
             self.greenlets.pop(thread, None)
 
@@ -125,7 +126,7 @@ class Branch(Future[Result]):
     """A request that a process has under way beside others."""
 
     def __init__(self, process: Process, call: Callable[[], Result]) -> None:
-        super().__init__()
+        # Not the Future's own: its lock and condition are for threads, and none is used here.
         self._process = process
         self._call = call
         self._begun = False
@@ -147,7 +148,7 @@ class Branch(Future[Result]):
         self._ended = True
         waiter = self._waiter
         if waiter is not None:
-            self._process.world.after(0.0, lambda: self._process.wake(waiter))
+            self._process.world.after(0.0, partial(self._process.wake, waiter))
 
     def _join(self) -> None:
         if self._process.dead:

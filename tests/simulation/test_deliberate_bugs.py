@@ -10,9 +10,14 @@ import msgspec
 import pytest
 
 import reef.lsm.collect
-import reef.lsm.compact
 import reef.lsm.fold
+import reef.lsm.history
+import reef.lsm.pins
+import reef.lsm.rebuild
+import reef.lsm.repair
+import reef.lsm.rewrite
 import reef.lsm.writer
+from reef.data.schema import Schema
 from reef.errors import AlreadyExists, Fenced, ObjectNotFound, StoreUnavailable
 from reef.log import Log, LogEntry, LogHeader
 from reef.log.codec import encode
@@ -93,8 +98,8 @@ def drop_the_newest_in_a_fold(patch: Patch) -> None:
 
 
 def drop_tombstones_too_early(patch: Patch) -> None:
-    honest = reef.lsm.compact.tombstone_filter
-    patch.setattr(reef.lsm.compact, "tombstone_filter", lambda older: honest(()))
+    honest = reef.lsm.rewrite.tombstone_filter
+    patch.setattr(reef.lsm.rewrite, "tombstone_filter", lambda older: honest(()))
 
 
 def forget_the_window_at_a_restart(patch: Patch) -> None:
@@ -144,22 +149,85 @@ def overwrite_a_concurrent_edit(patch: Patch) -> None:
     patch.setattr(Register, "publish", publish)
 
 
+def accept_a_schema_conflict(patch: Patch) -> None:
+    def extended(self: Schema, attributes: Any, id_kind: str | None = None) -> Schema:
+        if all(name in self.attributes for name in attributes) and self.id_kind:
+            return self
+        return Schema(id_kind or self.id_kind, {**attributes, **self.attributes})
+
+    patch.setattr(Schema, "extended", extended)
+
+
+def give_up_a_slot_in_a_repair(patch: Patch) -> None:
+    honest = reef.lsm.repair._plan_log
+
+    def plan_log(tree: Tree, health: Any, plan: Any) -> None:
+        honest(tree, health, plan)
+        if health.log.unfolded.memtable.rows:
+            plan.give_up = [health.log.next_lsn - 1]
+
+    patch.setattr(reef.lsm.repair, "_plan_log", plan_log)
+
+
+def rebuild_without_the_newest_slot(patch: Patch) -> None:
+    honest = reef.lsm.rebuild.restore
+    patch.setattr(
+        reef.lsm.rebuild,
+        "restore",
+        lambda tree, base, last, *rest: honest(tree, base, last - 1, *rest),
+    )
+
+
+def move_what_is_held(patch: Patch) -> None:
+    patch.setattr(reef.lsm.history, "view_at_generation", lambda tree, generation: tree.view)
+
+
+def collect_what_is_pinned(patch: Patch) -> None:
+    honest = reef.lsm.collect.plan_collection
+
+    def plan(manifest: Manifest, *rest: Any) -> Any:
+        return honest(msgspec.structs.replace(manifest, snapshots={}), *rest)
+
+    patch.setattr(reef.lsm.collect, "plan_collection", plan)
+
+
+def pin_without_looking(patch: Patch) -> None:
+    patch.setattr(reef.lsm.pins, "_is_young", lambda tree, generation, pinned: True)
+
+
 # Bugs that only a long sleep at the wrong moment brings out are looked for among sleepers.
-SLEEPERS: dict[str, Any] = {"faults": ("pause",), "intensity": 0.05, "pace": 0.1, "quick": True}
+LONG: dict[str, Any] = {"quick": True, "steps": 20, "requests": 300}
+SLEEPERS: dict[str, Any] = {
+    "faults": ("pause",),
+    "intensity": 0.05,
+    "pace": 0.1,
+    **LONG,
+}
+LOSSES: dict[str, Any] = {"faults": ("lose", "late"), "intensity": 0.06}
 TIDY = ("writer", "indexer", "indexer", "compactor", "compactor")
+BUSY = ("writer", "writer", "indexer", "compactor", "worker", "collector")
+LOADERS = ("writer", "writer", "loader", "loader")
+DOCTORS = ("writer", "reader", "doctor", "doctor")
+HISTORIANS = ("writer", "historian", "historian", "worker", "collector", "compactor")
 KEEPERS = ("writer", "indexer", "worker", "collector", "loader")
 
 BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
     (acknowledge_before_the_put, 10, {}),
-    (take_a_lost_answer_for_a_fence, 50, {}),
-    (keep_the_decision_after_a_guest, 200, {}),
+    (take_a_lost_answer_for_a_fence, 50, LOSSES),
+    (keep_the_decision_after_a_guest, 200, {"roles": LOADERS}),
     (collect_orphans_by_age_alone, 200, {**SLEEPERS, "roles": KEEPERS}),
     (acknowledge_from_a_collected_slot, 200, {**SLEEPERS, "roles": ("writer", *KEEPERS)}),
-    (drop_the_newest_in_a_fold, 20, {}),
-    (drop_tombstones_too_early, 100, {"roles": TIDY, "intensity": 0.0, "quick": True}),
+    (drop_the_newest_in_a_fold, 50, {}),
+    (drop_tombstones_too_early, 100, {**LONG, "roles": TIDY, "intensity": 0.0}),
     (forget_the_window_at_a_restart, 200, {}),
     (read_through_two_manifests, 20, {}),
-    (overwrite_a_concurrent_edit, 50, {}),
+    (overwrite_a_concurrent_edit, 50, {**LONG, "roles": BUSY}),
+    (accept_a_schema_conflict, 200, {"roles": LOADERS}),
+    (give_up_a_slot_in_a_repair, 50, {"roles": DOCTORS}),
+    (rebuild_without_the_newest_slot, 50, {"roles": DOCTORS}),
+    (move_what_is_held, 50, {"roles": ("writer", "indexer", "historian")}),
+    (collect_what_is_pinned, 100, {**LONG, "roles": HISTORIANS}),
+    (pin_without_looking, 200, {**LONG, "roles": HISTORIANS}),
 ]
 
 

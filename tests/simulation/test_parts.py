@@ -12,6 +12,7 @@ from simulation.bucket import Bucket
 from simulation.intent import Intent
 from simulation.plan import FAULTS, plan_of
 from simulation.run import simulate
+from simulation.schema import SchemaModel, fit, kinds_of
 from simulation.shrink import shrink
 from simulation.store import SimulatedStore
 from simulation.telling import tell
@@ -93,6 +94,36 @@ def test_an_intent_says_what_it_comes_to() -> None:
     truncated = Intent("t", upserts=[{"id": "c"}], load=True, truncate=True).on(state)
     assert truncated is not None
     assert set(truncated.state) == {"c"}
+
+
+def test_the_schema_of_the_model() -> None:
+    kinds = kinds_of([{"id": "a", "c": 7}, {"id": "b", "d": "seven"}])
+    assert kinds == {"c": "int64", "d": "string"}
+    assert fit({}, kinds)
+    assert fit({"c": "float64"}, kinds)
+    assert not fit({"d": "float64"}, kinds)
+    assert not fit({"c": "int64"}, {"c": "float64"})
+    model = SchemaModel({"v": "int64"})
+    model.add({"c": "int64"}, {"c": "int64", "d": "string"})
+    model.add({"c": "float64"}, {})
+    assert model.known == {"v": "int64", "c": "int64"}
+    assert model.may_refuse({"d": "int64"})
+    assert not model.may_refuse({"c": "int64", "e": "string"})
+
+
+def test_only_what_has_an_effect_brings_types() -> None:
+    state = {"a": {"id": "a", "v": 1}}
+    skipped = Intent(
+        "t",
+        upserts=[{"id": "a", "c": 1}],
+        patches=[{"id": "z", "d": 1}],
+        condition="exists",
+        skip=True,
+    )
+    effect = skipped.on(state)
+    assert effect is not None
+    assert skipped.written_kinds(state, effect) == {"c": "int64"}
+    assert skipped.kinds() == {"c": "int64", "d": "int64"}
 
 
 def test_a_failing_run_is_told_and_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,4 +72,5 @@ def test_the_runs_reach_what_they_are_for() -> None:
             kinds.add(step.kind)
             words.add(step.outcome.split(" ")[0].rstrip(":") if step.kind == "write" else "")
     assert {"dies", "sleeps", "failed", "delete", "at", "changes", "scan", "collect"} <= kinds
+    assert {"verify", "repair", "rebuild", "hold", "reread"} <= kinds
     assert {"acknowledged", "refused", "unknown"} <= words
