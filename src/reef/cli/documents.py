@@ -1,4 +1,4 @@
-"""`reef get`, `scan`, `count`, `delete` and `changes`."""
+"""`reef get`, `scan`, `count`, `delete`, `changes` and `export`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reef.cli.output import print_json
+from reef.cli.cluster import master_option, on_spark
+from reef.cli.output import plain, print_json, progress
 from reef.cli.session import Function, Session, common_options, pass_session
-from reef.cli.values import AGE, MOMENT, counted, parse_id, split_names
+from reef.cli.values import AGE, MOMENT, bytes_text, counted, parse_id, split_names
 
 if TYPE_CHECKING:
     from reef.data.schema import Schema
@@ -269,3 +270,57 @@ def changes(
             if left != 0:
                 database.environment.sleep(every)
                 opened.refresh()
+
+
+@click.command()
+@click.argument("namespace")
+@click.argument("destination")
+@click.option("--columns", metavar="A,B", help="Only these, id among them if wanted.")
+@click.option("--filter", "where", metavar="FILTER", help="Such as 'year >= 1980'.")
+@click.option("--overwrite", is_flag=True, help="Replace an export that is there.")
+@time_travel
+@master_option
+@common_options
+@pass_session
+def export(
+    session: Session,
+    namespace: str,
+    destination: str,
+    columns: str | None,
+    where: str | None,
+    overwrite: bool,
+    generation: int | None,
+    lsn: int | None,
+    moment: datetime | None,
+    master: str | None,
+) -> None:
+    """Write the documents as Parquet files to a folder or bucket, DESTINATION."""
+    wanted = None if columns is None else split_names(columns)
+    if master is None:
+        with session.reader(namespace) as opened, progress("exporting", None, "files"):
+            state = state_of(opened, generation, lsn, moment)
+            done = state.export(destination, columns=wanted, filter=where, overwrite=overwrite)
+    else:
+        from reef.spark.export import export as export_there
+
+        with on_spark(session, master, "exporting") as (bucket, spark, advance):
+            done = export_there(
+                bucket,
+                namespace,
+                destination,
+                columns=wanted,
+                filter=where,
+                generation=generation,
+                lsn=lsn,
+                time=None if moment is None else moment + timedelta(microseconds=1),
+                overwrite=overwrite,
+                session=spark,
+                progress=advance,
+            )
+    if session.json:
+        print_json({"namespace": namespace, "destination": destination, **plain(done)})
+        return
+    click.echo(
+        f"{counted(done.rows, 'document')} in {counted(len(done.files), 'file')},"
+        f" {bytes_text(done.bytes)}; generation {done.generation}, lsn {done.lsn}"
+    )

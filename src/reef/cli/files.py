@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reef.cli.bulk import MODES, BulkLoad, load_on_spark
+from reef.cli.cluster import master_option
 from reef.cli.output import print_json, progress
 from reef.cli.session import Session, common_options, pass_session
-from reef.cli.values import counted
+from reef.cli.values import counted, split_names
 from reef.errors import (
     Backpressure,
     CommitUncertain,
@@ -206,11 +208,31 @@ class Totals:
 @click.argument("namespace")
 @click.option("--from", "files", metavar="FILE", multiple=True, help="May be repeated.")
 @click.argument("more", nargs=-1, metavar="[FILE…]")
-@click.option("--format", "kind", type=_FORMATS, help="By the files' suffixes; jsonl for stdin.")
+@click.option(
+    "--format", "kind", metavar="NAME",
+    help="jsonl, csv, parquet or arrow, by the files' suffixes; on Spark whatever it reads.",
+)  # fmt: skip
 @click.option("--id-column", metavar="NAME", help="Where the id stands, if not under id.")
 @click.option("--truncate", is_flag=True, help="Replace everything that is there.")
 @click.option("--idempotency-key", metavar="KEY", help="Done once, however often it is sent.")
 @click.option("--create", is_flag=True, help="Make the namespace if it is not there.")
+@master_option
+@click.option("--mode", type=click.Choice(MODES), default="upsert", help="On Spark: what rows do.")
+@click.option(
+    "--on-conflict", type=click.Choice(["refuse", "skip"]), default="refuse",
+    help="On Spark, with --mode insert: what becomes of ids that are there.",
+)  # fmt: skip
+@click.option(
+    "--order-by", metavar="A,B", help="On Spark: of rows with one id, keep the last by these."
+)
+@click.option(
+    "--tenant-column", metavar="NAME",
+    help='On Spark: the column that names each row\'s namespace (give "-" as NAMESPACE).',
+)  # fmt: skip
+@click.option(
+    "--reader-option", "reader_options", metavar="NAME=VALUE", multiple=True,
+    help="On Spark: an option of its reader. May be repeated.",
+)  # fmt: skip
 @common_options
 @pass_session
 def load(
@@ -223,17 +245,67 @@ def load(
     truncate: bool,
     idempotency_key: str | None,
     create: bool,
+    master: str | None,
+    mode: str,
+    on_conflict: str,
+    order_by: str | None,
+    tenant_column: str | None,
+    reader_options: tuple[str, ...],
 ) -> None:
     """Load files in bulk, as one atomic write; the last row of an id wins.
 
-    The namespace's live writer is not disturbed.
+    The namespace's live writer is not disturbed. With --master Spark reads and sorts the files:
+    there rows have no order, so several rows of an id are an error unless --order-by is given.
     """
-    from reef.cli.sources import Source
-    from reef.errors import NamespaceExists
-
     paths = (*files, *more)
     if not paths:
         raise click.UsageError("give files with --from FILE…")
+    if master is not None:
+        if (namespace == "-") != (tenant_column is not None):
+            raise click.UsageError('--tenant-column goes with "-" as the namespace')
+        if truncate and mode not in ("upsert", "overwrite"):
+            raise click.UsageError(f"--truncate and --mode {mode} contradict each other")
+        asked = BulkLoad(
+            paths,
+            kind,
+            reader_options,
+            "overwrite" if truncate else mode,
+            on_conflict,
+            id_column or "id",
+            tuple(split_names(order_by)) if order_by else (),
+            tenant_column,
+            idempotency_key,
+            create,
+        )
+        load_on_spark(session, None if tenant_column else namespace, asked, master)
+        return
+    for option, given in (
+        ("--mode", mode != "upsert"),
+        ("--on-conflict", on_conflict != "refuse"),
+        ("--order-by", order_by is not None),
+        ("--tenant-column", tenant_column is not None),
+        ("--reader-option", bool(reader_options)),
+    ):
+        if given:
+            raise click.UsageError(f"{option} needs --master, such as --master local[*]")
+    if kind is not None and kind not in _FORMATS.choices:
+        raise click.UsageError(f"--format {kind} needs --master, such as --master local[*]")
+    _load_here(session, namespace, paths, kind, id_column, truncate, idempotency_key, create)
+
+
+def _load_here(
+    session: Session,
+    namespace: str,
+    paths: tuple[str, ...],
+    kind: str | None,
+    id_column: str | None,
+    truncate: bool,
+    idempotency_key: str | None,
+    create: bool,
+) -> None:
+    from reef.cli.sources import Source
+    from reef.errors import NamespaceExists
+
     with session.database(create=create) as database, ExitStack() as closing:
         began = database.environment.monotonic()
         if create:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reef.cli.output import print_facts, print_json, print_table, print_title, progress
+from reef.cli.cluster import master_option, on_spark, parts_shown
+from reef.cli.output import print_facts, print_json, print_table, print_title
 from reef.cli.session import Session, check_there, common_options, pass_session
 from reef.cli.values import age_text, bytes_text, counted
 
@@ -121,20 +122,23 @@ def _bound(value: Any) -> str:
 @click.command()
 @click.argument("namespace")
 @click.option("--deep", is_flag=True, help="Check every block of every segment.")
+@master_option
 @common_options
 @pass_session
-def verify(session: Session, namespace: str, deep: bool) -> None:
+def verify(session: Session, namespace: str, deep: bool, master: str | None) -> None:
     """Check manifests, log and segments. Exits with 2 if something is wrong."""
     from reef.lsm.verify import verify as verify_tree
 
-    with session.tree(namespace) as tree:
-        check_there(tree, namespace)
-        with progress("verifying", 100, unit="objects") as advance:
-            report = verify_tree(
-                tree,
-                deep=deep,
-                progress=lambda what, done, of: advance(done, 100 * done // max(of, 1)),
-            )
+    if master is None:
+        with session.tree(namespace) as tree:
+            check_there(tree, namespace)
+            with parts_shown("verifying", "objects") as advance:
+                report = verify_tree(tree, deep=deep, progress=advance)
+    else:
+        from reef.spark.maintenance import verify as verify_there
+
+        with on_spark(session, master, "verifying") as (bucket, spark, advance):
+            report = verify_there(bucket, namespace, deep=deep, session=spark, progress=advance)
     if session.json:
         print_json({"namespace": namespace, "sound": report.sound, **_report(report)})
     else:

@@ -18,6 +18,7 @@ import click
 
 import reef
 from reef.cli import documents, files, inspection, namespaces, upkeep
+from reef.cli.cluster import WithoutPandas
 from reef.cli.session import Session, common_options
 from reef.errors import ReefError
 
@@ -137,6 +138,7 @@ for _command in (
     documents.count,
     documents.delete,
     documents.changes,
+    documents.export,
     inspection.status,
     inspection.stats,
     inspection.verify,
@@ -149,20 +151,9 @@ for _command in (
     cli.add_command(_command)
 
 
-class _WithoutPandas:
-    """An import hook that hides pandas. Arrow imports it when it is there, to know its types:
-    that takes longer than most commands, and no command has frames."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Refuse pandas, and leave everything else to the other finders."""
-        if name == "pandas":
-            raise ModuleNotFoundError("pandas is not used here", name=name)
-
-
 def main() -> NoReturn:
     """The entry point of the `reef` script."""
-    sys.meta_path.insert(0, _WithoutPandas())
+    sys.meta_path.insert(0, WithoutPandas)
     session = Session()
 
     def interrupt(number: int, frame: object) -> NoReturn:

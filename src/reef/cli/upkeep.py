@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reef.cli.cluster import master_option, on_spark
 from reef.cli.output import plain, print_facts, print_json, print_table, progress
 from reef.cli.session import Session, check_there, common_options, pass_session
 from reef.cli.values import age_text, bytes_text, counted, moment_text
@@ -19,19 +20,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("namespace")
 @click.option("--all", "everything", is_flag=True, help="Pass after pass, until nothing is left.")
+@master_option
 @common_options
 @pass_session
-def index(session: Session, namespace: str, everything: bool) -> None:
+def index(session: Session, namespace: str, everything: bool, master: str | None) -> None:
     """Fold a stretch of the log into segments."""
-    passes: list[Folded] = []
-    with session.reader(namespace) as opened, progress("folding", None, "passes") as advance:
-        # What is appended meanwhile is left: a busy writer must not keep this going for ever.
-        until = opened.lsn
-        while (folded := opened.index()) is not None:
-            passes.append(folded)
-            advance(len(passes), 0)
-            if not everything or folded.last >= until:
-                break
+    if master is None:
+        passes = _index_here(session, namespace, everything)
+    else:
+        from reef.spark.maintenance import fold
+
+        with on_spark(session, master, "folding") as (bucket, spark, advance):
+            passes = fold(bucket, namespace, everything=everything, session=spark, progress=advance)
     if session.json:
         print_json({"namespace": namespace, "passes": passes})
         return
@@ -45,21 +45,44 @@ def index(session: Session, namespace: str, everything: bool) -> None:
         click.echo("nothing to fold")
 
 
+def _index_here(session: Session, namespace: str, everything: bool) -> list[Folded]:
+    passes: list[Folded] = []
+    with session.reader(namespace) as opened, progress("folding", None, "passes") as advance:
+        # What is appended meanwhile is left: a busy writer must not keep this going for ever.
+        until = opened.lsn
+        while (folded := opened.index()) is not None:
+            passes.append(folded)
+            advance(len(passes), 0)
+            if not everything or folded.last >= until:
+                break
+    return passes
+
+
 @click.command()
 @click.argument("namespace")
 @click.option("--full", is_flag=True, help="Everything into one run.")
 @click.option("--all", "everything", is_flag=True, help="Pass after pass, until nothing is left.")
+@master_option
 @common_options
 @pass_session
-def compact(session: Session, namespace: str, full: bool, everything: bool) -> None:
+def compact(
+    session: Session, namespace: str, full: bool, everything: bool, master: str | None
+) -> None:
     """Merge runs of segments; one pass that is worth doing, if there is one."""
-    passes: list[Compacted] = []
-    with session.reader(namespace) as opened, progress("compacting", None, "passes") as advance:
-        while (done := opened.compact(full=full)) is not None:
-            passes.append(done)
-            advance(len(passes), 0)
-            if full or not everything:
-                break
+    if master is None:
+        passes = _compact_here(session, namespace, full, everything)
+    else:
+        from reef.spark.maintenance import compact as compact_there
+
+        with on_spark(session, master, "compacting") as (bucket, spark, advance):
+            passes = compact_there(
+                bucket,
+                namespace,
+                full=full,
+                everything=everything,
+                session=spark,
+                progress=advance,
+            )
     if session.json:
         print_json({"namespace": namespace, "passes": passes})
         return
@@ -72,6 +95,19 @@ def compact(session: Session, namespace: str, full: bool, everything: bool) -> N
         )
     if not passes:
         click.echo("nothing to compact")
+
+
+def _compact_here(
+    session: Session, namespace: str, full: bool, everything: bool
+) -> list[Compacted]:
+    passes: list[Compacted] = []
+    with session.reader(namespace) as opened, progress("compacting", None, "passes") as advance:
+        while (done := opened.compact(full=full)) is not None:
+            passes.append(done)
+            advance(len(passes), 0)
+            if full or not everything:
+                break
+    return passes
 
 
 @click.command()
@@ -138,16 +174,23 @@ def repair(session: Session, namespace: str, apply: bool) -> None:
 
 @click.command()
 @click.argument("namespace")
+@master_option
 @common_options
 @pass_session
-def rebuild(session: Session, namespace: str) -> None:
+def rebuild(session: Session, namespace: str, master: str | None) -> None:
     """Make all derived state anew from what the bucket holds."""
     from reef.lsm.rebuild import rebuild as rebuild_tree
 
-    with session.tree(namespace) as tree:
-        check_there(tree, namespace)
-        with progress("rebuilding", None, "passes"):
-            done = rebuild_tree(tree, name=namespace)
+    if master is None:
+        with session.tree(namespace) as tree:
+            check_there(tree, namespace)
+            with progress("rebuilding", None, "passes"):
+                done = rebuild_tree(tree, name=namespace)
+    else:
+        from reef.spark.maintenance import rebuild as rebuild_there
+
+        with on_spark(session, master, "rebuilding") as (bucket, spark, advance):
+            done = rebuild_there(bucket, namespace, session=spark, progress=advance)
     _print_outcome(session, namespace, done)
 
 
