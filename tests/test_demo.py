@@ -15,6 +15,9 @@ import pytest
 
 import reef
 
+# The tour is run once, for all tests of this file.
+pytestmark = pytest.mark.xdist_group("demo")
+
 ROOT = Path(__file__).resolve().parent.parent
 FILMS = 3_000
 

@@ -1,4 +1,4 @@
-"""One Spark session and one cluster for all the tests here, which run in one process for that."""
+"""One Spark session and one cluster for the tests here, which run in one process each for that."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from support.cluster import Cluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+OWN_SESSIONS = ("test_cluster", "test_session", "test_java")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A Java takes seconds to start and a gigabyte to run, so there is one for all of these."""
+    """A Java takes seconds to start and a gigabyte to run, so there is one for all of these, but
+    for those that start their own: they have a process of the test run to themselves."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            group = "cluster" if item.path.stem in OWN_SESSIONS else "spark"
+            item.add_marker(pytest.mark.xdist_group(group))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(300))
 

@@ -31,8 +31,6 @@ from reef.spark.feed_plan import Bulk, Piece, Slot, Stretch, last_admitted, shar
 from reef.spark.feed_slots import slots_between
 from reef.spark.source import ReefDataSource
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ALL = ReadAllAvailable()
 Row = dict[str, Any]
 Batches = list[tuple[int, list[Row]]]

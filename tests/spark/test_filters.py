@@ -35,8 +35,6 @@ from reef.data.statistics import ColumnStatistics
 from reef.data.types import parse_type
 from reef.spark.filters import pushed
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 NAN = float("nan")
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 KINDS = {

@@ -15,8 +15,6 @@ from reef.lsm.compact import compact as compact_here
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 OPTIONS = reef.Options(segment_bytes=256 * 1024)
 
 

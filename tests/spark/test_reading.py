@@ -38,8 +38,6 @@ from reef.spark.source import ReefDataSource
 from reef.spark.types import arrow_schema, spark_schema, to_spark
 from reef.store import CountingStore, FolderStore
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAN = float("nan")
 

@@ -24,8 +24,6 @@ from reef.data.types import parse_type
 from reef.errors import InvalidInput
 from reef.spark.types import arrow_schema, check_columns, spark_schema, spark_type, to_spark
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 NAMES = {
     "bool": "boolean",
     "int64": "bigint",

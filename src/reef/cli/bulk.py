@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -99,17 +100,19 @@ def _tell_tenants(session: Session, done: TenantsReport, seconds: float) -> None
     )
 
 
-def _read(spark: SparkSession, asked: BulkLoad) -> DataFrame:
-    from pathlib import PurePath
-
-    kind = asked.format
+def _format(asked: BulkLoad) -> str:
+    """What Spark calls the format of the files."""
+    if asked.format is not None:
+        return _SPELLED.get(asked.format, asked.format)
+    kinds = {_SUFFIXES.get(PurePath(path).suffix.lower()) for path in asked.paths}
+    (kind,) = kinds if len(kinds) == 1 else (None,)
     if kind is None:
-        kinds = {_SUFFIXES.get(PurePath(path).suffix.lower()) for path in asked.paths}
-        if len(kinds) != 1 or None in kinds:
-            raise InvalidInput("the format is not clear from the names: give --format")
-        (kind,) = kinds
-    assert kind is not None
-    kind = _SPELLED.get(kind, kind)
+        raise InvalidInput("the format is not clear from the names: give --format")
+    return kind
+
+
+def _read(spark: SparkSession, asked: BulkLoad) -> DataFrame:
+    kind = _format(asked)
     reader = spark.read.format(kind)
     if kind == "csv":
         # As CSV is commonly written: a header, and quotes doubled inside of quotes.
@@ -129,12 +132,14 @@ def _typed(frame: DataFrame, schema: Schema, asked: BulkLoad) -> DataFrame:
     from pyspark.sql.types import LongType, StringType
 
     columns = []
+    is_csv = _format(asked) == "csv"
     for field in frame.schema.fields:
         column = functions.col(f"`{field.name}`")
         kind = schema.attributes.get(field.name)
         if field.name == asked.id_column:
             wanted = LongType() if schema.id_kind == "uint64" else StringType()
-            if (schema.id_kind or asked.format == "csv") and field.dataType != wanted:
+            # In text, what looks like a number is an id all the same.
+            if (schema.id_kind or is_csv) and field.dataType != wanted:
                 column = column.cast(wanted)
         elif kind is not None:
             column = _as_kind(column, field.dataType, kind)
