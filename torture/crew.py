@@ -38,8 +38,8 @@ class Campaign:
 
 CAMPAIGNS = (
     Campaign("damage", "torture.damage.campaign", 2.0, once="turns"),
-    Campaign("murder", "torture.murder.campaign", 2.0),
-    Campaign("fuzz", "torture.fuzz.campaign", 3.0),
+    Campaign("murder", "torture.murder.campaign", 1.2),
+    Campaign("fuzz", "torture.fuzz.campaign", 4.8),
     Campaign("simulate", "torture.simulation", 3.0),
 )
 
