@@ -231,3 +231,24 @@ def test_a_store_that_fails_a_read_gives_a_typed_error(memory_store: MemoryStore
     with pytest.raises(reef.StoreUnavailable):
         ns.get("a")
     assert ns.get("a") == {"id": "a"}
+
+
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_a_live_segment_that_is_missing_is_told_as_lost(mode: str) -> None:
+    store = MemoryStore()
+    database = reef.connect(store)
+    with database.namespace("n", maintain=False) as ns:
+        ns.write(upserts=[{"id": "a", "n": 1}])
+        ns.index()
+    (segment,) = store.list("namespaces/n/segments/")
+    store.delete(segment.key)
+    with reef.connect(store).namespace("n", mode, maintain=False) as ns:
+        for read in (
+            lambda: ns.get("a"),
+            lambda: ns.get_many(["a"]),
+            lambda: list(ns.scan()),
+            lambda: ns.count("n = 1"),
+        ):
+            with pytest.raises(Corruption, match="missing") as lost:
+                read()
+            assert lost.value.key in segment.key

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 import reef
@@ -17,7 +18,11 @@ from reef.lsm.compact import compact
 from reef.lsm.fold import fold_from_log
 from reef.lsm.rebuild import rebuild
 from reef.lsm.tree import Tree
+from reef.lsm.upload import upload_segments
 from reef.lsm.verify import verify
+from reef.lsm.view import runs_of
+from reef.lsm.window import WINDOW_SCHEMA
+from reef.manifest import Manifest, Superseded
 from reef.segment import BlockCache
 from reef.store import Store
 from reef.store.memory import MemoryStore
@@ -165,3 +170,65 @@ def test_a_crew_that_is_overtaken_publishes_nothing() -> None:
     with pytest.raises(ConcurrentPublication):
         fold_from_log(tree_of(store), crew=Several(store, 2, overtake))
     assert contents(store) == expected
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "with keys"])
+def test_a_fold_does_not_bring_back_a_window_that_a_rebuild_replaced(keyed: bool) -> None:
+    store = MemoryStore(SYSTEM)
+    database = reef.connect(store, options=OPTIONS)
+    with database.namespace("n", maintain=False) as ns:
+        ns.write(upserts=[{"id": "a"}], idempotency_key="first")
+        ns.index()
+        ns.write(upserts=[{"id": "b"}], idempotency_key="second" if keyed else None)
+
+    folding = Several(store, 1)
+    rebuilt: list[object] = []
+
+    def work(*arguments: Any) -> list[Any]:
+        # The part is written out of the old state; the rebuild publishes before the fold does.
+        found = folding(*arguments)
+        if not rebuilt:
+            rebuilt.append(rebuild_segments(store))
+        return found
+
+    class Slow:
+        size = 1
+        __call__ = staticmethod(work)
+
+    if keyed:
+        with pytest.raises(ConcurrentPublication):
+            fold_from_log(tree_of(store), crew=Slow())
+    assert fold_from_log(tree_of(store), crew=Slow())
+    manifest = tree_of(store).register.head().manifest
+    superseded = {gone.key for gone in manifest.superseded}
+    assert not superseded & {info.key for info in (*manifest.segments, *manifest.window)}
+    with reef.connect(store).namespace("n") as ns:
+        assert ns.write(upserts=[{"id": "x"}], idempotency_key="first").lsn == 2
+        assert sorted(row["id"] for row in ns.scan().documents()) == ["a", "b"]
+
+
+def rebuild_segments(store: Store) -> object:
+    """Make the segments and the window anew, of what is folded already."""
+    tree = tree_of(store)
+    head = tree.register.head().manifest
+    fresh = upload_segments(
+        [batch for run in runs_of(head.window, tree.reader_of) for batch in run.rows()],
+        WINDOW_SCHEMA,
+        store=tree.store,
+        environment=tree.environment,
+        birth=head.generation,
+        level=0,
+        target_bytes=1 << 20,
+    )
+
+    def edit(newest: Manifest) -> Manifest:
+        return msgspec.structs.replace(
+            newest,
+            window=tuple(fresh),
+            superseded=(
+                *newest.superseded,
+                *(Superseded(info.key, newest.generation) for info in newest.window),
+            ),
+        )
+
+    return tree.register.publish(edit)

@@ -165,6 +165,8 @@ def test_snapshot() -> None:
         assert held.get("c") == {"id": "c", "n": 1}
         name = held.name
         assert name in bench.ns._tree.register.head().manifest.snapshots
+        (shown,) = bench.open("r").status().pinned
+        assert name in shown
     assert bench.ns._tree.register.head().manifest.snapshots == {}
     with pytest.raises(Closed):
         held.get("c")

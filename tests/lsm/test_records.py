@@ -15,7 +15,14 @@ from reef.data.schema import Schema
 from reef.data.types import parse_type
 from reef.errors import Corruption
 from reef.log.codec import LogEntry, LogHeader
-from reef.lsm.records import Ingest, Record, encode_ingest, encode_rows, records_of
+from reef.lsm.records import (
+    Ingest,
+    Record,
+    decode_record,
+    encode_ingest,
+    encode_rows,
+    records_of,
+)
 from reef.lsm.unfolded import Unfolded
 from reef.store.contract import Buffer, as_bytes
 
@@ -241,3 +248,14 @@ def test_rows_that_contradict_the_schema_are_told_by_the_slot() -> None:
     known = Schema("string", {"n": parse_type("string")})
     with pytest.raises(Corruption, match="000007"):
         Unfolded(1, known, 0).apply(entry_of(encode_rows(ROWS)[0]))
+
+
+def test_a_column_that_is_marked_as_json_holds_text() -> None:
+    marked = pa.field("a", pa.bool_(), metadata={b"reef": b"json"})
+    schema = pa.schema([pa.field("id", pa.string()), pa.field("\0kind", pa.uint8()), marked])
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(["x"]), pa.array([0], pa.uint8()), pa.array([True])], schema=schema
+    )
+    parts, _ = encode_rows(rows)
+    with pytest.raises(ValueError, match="of type bool"):
+        decode_record(memoryview(as_bytes(parts)))

@@ -65,6 +65,7 @@ def _print_status(shape: Status) -> None:
             "ids": shape.id_kind or "not decided yet",
             "attributes": f"{len(shape.attributes)}",
             "idempotency window": counted(shape.window_segments, "segment"),
+            "pinned": "; ".join(shape.pinned) or "none",
             "retention": f"{age_text(shape.retention)}, grace {age_text(shape.grace)}",
         }
     )

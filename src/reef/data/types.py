@@ -84,7 +84,7 @@ def vector(dimension: int, element: str = "float32") -> AttributeType:
 def type_of_arrow(arrow: pa.DataType, *, json: bool = False) -> AttributeType | None:
     """The attribute type that is stored as exactly this Arrow type, if there is one."""
     if json:
-        return AttributeType("json", "json")
+        return AttributeType("json", "json") if arrow.equals(pa.string()) else None
     for name, scalar in SCALARS.items():
         if arrow.equals(scalar):
             return AttributeType("scalar", name)

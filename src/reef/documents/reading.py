@@ -16,7 +16,7 @@ from reef.data.schema import STRING_IDS, Schema
 from reef.documents.batches import parsed_filter
 from reef.documents.export import FILE_BYTES, Exported, destination_at, export, write_file
 from reef.documents.scan import Scan
-from reef.errors import InvalidInput, ObjectNotFound, PastRetention
+from reef.errors import Corruption, InvalidInput, ObjectNotFound, PastRetention
 from reef.lsm.view import View
 
 Id = str | int
@@ -51,8 +51,8 @@ class Reading(ABC):
             columns = check_columns(columns, view.schema)
         try:
             return view.get(id, columns)
-        except ObjectNotFound:
-            return self._again(lambda renewed: renewed.get(id, columns))
+        except ObjectNotFound as gone:
+            return self._again(lambda renewed: renewed.get(id, columns), gone)
 
     def get_many(
         self, ids: Sequence[Id], *, columns: Sequence[str] | None = None
@@ -64,8 +64,8 @@ class Reading(ABC):
             columns = check_columns(columns, view.schema)
         try:
             return view.get_many(ids, columns)
-        except ObjectNotFound:
-            return self._again(lambda renewed: renewed.get_many(ids, columns))
+        except ObjectNotFound as gone:
+            return self._again(lambda renewed: renewed.get_many(ids, columns), gone)
 
     def scan(
         self,
@@ -114,14 +114,17 @@ class Reading(ABC):
                     yield batch
                 return
             except ObjectNotFound as gone:
+                renewed = self._renewed(gone)
                 # Going on with another state would show a torn one.
-                if started or not self._renew():
-                    raise PastRetention(
-                        f"the state being scanned is no longer retained: {gone}"
-                    ) from None
-            yield from self._current().scan(
-                start=start, stop=stop, columns=wanted, filter=expression, reverse=reverse
-            )
+                if started or renewed is None:
+                    raise _past(gone) from None
+            try:
+                yield from renewed.scan(
+                    start=start, stop=stop, columns=wanted, filter=expression, reverse=reverse
+                )
+            except ObjectNotFound as gone:
+                self._renewed(gone)
+                raise _past(gone) from None
 
         return Scan(batches, schema, wanted, limit)
 
@@ -156,20 +159,36 @@ class Reading(ABC):
             view = self._current()
             try:
                 return view.count()
-            except ObjectNotFound:
-                return self._again(lambda renewed: renewed.count())
+            except ObjectNotFound as gone:
+                return self._again(lambda renewed: renewed.count(), gone)
         return sum(batch.num_rows for batch in self.scan(columns=(ID,), filter=filter))
 
-    def _again(self, read: Callable[[View], Result]) -> Result:
+    def _again(self, read: Callable[[View], Result], gone: ObjectNotFound) -> Result:
         """A read that met a collected object, on newer states."""
         for _ in range(_ATTEMPTS):
-            if not self._renew():
+            view = self._renewed(gone)
+            if view is None:
                 break
             try:
-                return read(self._current())
-            except ObjectNotFound:
-                continue
-        raise PastRetention("the state being read is no longer retained")
+                return read(view)
+            except ObjectNotFound as found:
+                gone = found
+        raise _past(gone) from None
+
+    def _renewed(self, gone: ObjectNotFound) -> View | None:
+        """A newer state after an object was gone, if there can be one. `Corruption` if that names
+        the object still: what is collected is forgotten first, so this one was lost."""
+        if not self._renew():
+            return None
+        view = self._current()
+        for info in view.segments:
+            if gone.key.endswith(info.key):
+                raise Corruption(info.key, "it is missing, and the newest state needs it") from gone
+        return view
+
+
+def _past(gone: ObjectNotFound) -> PastRetention:
+    return PastRetention(f"the state being read is no longer retained: {gone}")
 
 
 def check_columns(columns: Sequence[str], schema: Schema) -> Sequence[str]:

@@ -42,6 +42,7 @@ class Status:
     folded_slots: int
     orphan_floor: int
     window_segments: int
+    pinned: tuple[str, ...]
     retention: float
     grace: float
 
@@ -80,6 +81,10 @@ def status_of(name: str, view: View) -> Status:
         folded_slots=sum(span.last - span.first + 1 for span in manifest.folded),
         orphan_floor=manifest.orphan_floor,
         window_segments=len(manifest.window),
+        pinned=tuple(
+            f"generation {held.generation}, lsn {held.lsn}, as {name}"
+            for name, held in sorted(manifest.snapshots.items())
+        ),
         retention=manifest.settings.retention,
         grace=manifest.settings.grace,
     )

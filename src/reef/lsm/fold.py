@@ -253,7 +253,11 @@ def _publish(
                 f"the log from slot {first} on was folded by another pass meanwhile"
             )
         check_not_condemned(newest.orphan_floor, fresh)
-        gone = [info for info in newest.window if info not in window]
+        if keys and newest.window != manifest.window:
+            # A rebuild was faster. What this one was made from may not be kept any more.
+            raise ConcurrentPublication("the idempotency window was made anew meanwhile")
+        kept = window if keys else newest.window
+        gone = [info for info in newest.window if info not in kept]
         gone += [info for info in told.dropped if info.lsn <= last]
         if truncated:
             gone += newest.segments
@@ -261,7 +265,7 @@ def _publish(
         return msgspec.structs.replace(
             newest.with_schema(schema),
             segments=(*(() if truncated else newest.segments), *ingests, *segments),
-            window=tuple(window),
+            window=tuple(kept),
             wal_floor=last + 1,
             last_applied_lsn=last,
             orphan_floor=max(newest.orphan_floor, told.orphan_floor),

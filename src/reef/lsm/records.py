@@ -18,6 +18,7 @@ from typing import TypeAlias
 import msgspec
 import pyarrow as pa
 
+from reef.data.documents import is_json
 from reef.data.plain import PlainRows, Rows
 from reef.data.rows import ID, KIND, NULL_FLAG, PATCH, kinds_of
 from reef.data.schema import ID_TYPES
@@ -83,13 +84,17 @@ def _schema_message(schema: pa.Schema) -> bytes:
 @lru_cache(maxsize=256)
 def _schema_of(message: bytes) -> pa.Schema:
     schema = pa.ipc.read_schema(pa.py_buffer(message))
-    fields = {field.name: field.type for field in schema}
+    fields = {field.name: field for field in schema}
     ids, kinds = fields.pop(ID, None), fields.pop(KIND, None)
-    if len(fields) + 2 != len(schema) or kinds != pa.uint8() or ids not in ID_TYPES.values():
+    if len(fields) + 2 != len(schema) or ids is None or kinds is None:
         raise ValueError("not the columns of rows")
-    for name, arrow in fields.items():
-        known = arrow == pa.bool_() if name.startswith(NULL_FLAG) else type_of_arrow(arrow)
-        if not known or (name.startswith("\0") and not name.startswith(NULL_FLAG)):
+    if kinds.type != pa.uint8() or ids.type not in ID_TYPES.values():
+        raise ValueError("not the columns of rows")
+    for name, field in fields.items():
+        arrow = field.type
+        flag = name.startswith(NULL_FLAG)
+        known = arrow == pa.bool_() if flag else type_of_arrow(arrow, json=is_json(field))
+        if not known or (name.startswith("\0") and not flag):
             raise ValueError(f"a column {name!r} of type {arrow}")
     return schema
 

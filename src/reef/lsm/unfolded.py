@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from reef.data.documents import is_json
 from reef.data.plain import PlainRows, Types
 from reef.data.rows import ID, is_attribute
 from reef.data.schema import INTEGER_IDS, STRING_IDS, Schema
@@ -170,8 +171,7 @@ def _schema_of(schema: pa.Schema) -> tuple[dict[str, AttributeType], str]:
     for field in schema:
         if not is_attribute(field.name):
             continue
-        json = bool(field.metadata) and field.metadata.get(b"reef") == b"json"
-        kind = type_of_arrow(field.type, json=json)
+        kind = type_of_arrow(field.type, json=is_json(field))
         if kind is None:
             raise ValueError(f"a column of type {field.type}")
         attributes[field.name] = kind
