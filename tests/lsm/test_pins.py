@@ -155,6 +155,17 @@ def test_a_state_whose_manifest_is_nearly_due_cannot_be_pinned() -> None:
     assert bench.ns._tree.register.head().manifest.snapshots == {}
 
 
+def test_a_name_in_use_does_not_vouch_for_an_older_state() -> None:
+    bench = Bench()
+    tree = bench.open("r")._tree
+    old = tree.view
+    bench.move_on()
+    newer = bench.open("r")._tree
+    pin(newer, newer.view, "mine", 1000.0)
+    with pytest.raises(PastRetention):
+        pin(newer, old, "mine", 1000.0)
+
+
 def test_snapshot() -> None:
     bench = Bench()
     with bench.ns.snapshot(seconds=1000) as held:

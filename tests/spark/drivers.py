@@ -21,7 +21,6 @@ import reef
 import reef.spark
 from reef.log import Log
 from reef.lsm.rewrite import Rewrite
-from reef.manifest import Register
 
 Session = Any
 
@@ -55,20 +54,16 @@ def _wait_at(folder: str) -> None:
 
 
 def die(point: str) -> None:
-    """Arrange for this process to be killed before or after its next commit or publication."""
-    when, _, what = point.partition(" ")
-    owner, name = {"append": (Log, "append"), "publication": (Register, "publish")}[what]
-    original = getattr(owner, name)
+    """Arrange for this process to be killed "before append" or "after append" of its next commit."""
+    append = Log.append
 
-    def killed(*arguments: Any, **named: Any) -> Any:
-        if when == "before":
+    def killed(*arguments: Any) -> Any:
+        if point == "before append":
             os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*arguments, **named)
-        if when == "after":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
+        append(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    setattr(owner, name, killed)
+    Log.append = killed  # type: ignore[method-assign]
 
 
 def load(session: Session, bucket: str, namespace: str, given: dict[str, Any]) -> Any:

@@ -116,6 +116,9 @@ def test_two_compactions_race(spark: SparkSession, tmp_path: Path, small_parts: 
 def test_a_namespace_that_is_not_there(spark: SparkSession, tmp_path: Path, work: str) -> None:
     with pytest.raises(NamespaceNotFound, match="'n'"):
         getattr(reef.spark, work)(tmp_path, "n", session=spark)
+    with pytest.raises(NamespaceNotFound, match="'n'"):
+        getattr(reef.spark, work)(tmp_path / "nowhere", "n", session=spark)
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_bucket_in_memory_is_refused(spark: SparkSession) -> None:

@@ -31,7 +31,9 @@ def pin(tree: Tree, view: View, name: str, seconds: float) -> None:
 
     def edit(newest: Manifest) -> Manifest:
         nonlocal fresh
-        fresh = name not in newest.snapshots
+        before = newest.snapshots.get(name)
+        # A pin on an older state keeps what this one needs too; one on a newer does not.
+        fresh = before is None or before.generation > moment.generation
         if fresh:
             _check_kept(newest, view)
         held = Pin(moment.generation, moment.lsn, newest.generation, seconds)

@@ -134,7 +134,7 @@ class _Task:
             for number, data in zip(
                 batch.column("number").to_pylist(), batch.column("part").to_pylist(), strict=True
             ):
-                tree = self._bucket.tree(self._namespace, self._options)
+                tree = self._bucket.tree(self._namespace, self._options, create=False)
                 result: object
                 try:
                     result = work(tree, pickle.loads(data))

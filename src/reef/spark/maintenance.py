@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from reef.errors import NamespaceNotFound
+from reef.errors import BucketNotFound, NamespaceNotFound
 from reef.lsm.collect import list_objects
 from reef.lsm.compact import Compacted
 from reef.lsm.compact import compact as compact_tree
@@ -120,8 +120,12 @@ def at_work(
     """The namespace's tree on the driver, and a crew for it. A damaged namespace is fine, one
     that is not there is `NamespaceNotFound`."""
     there = bucket_at(bucket, dict(storage or {}))
-    tree = there.tree(namespace, options)
-    if not list_objects(tree):
+    try:
+        tree = there.tree(namespace, options, create=False)
+        is_there = bool(list_objects(tree))
+    except BucketNotFound:
+        is_there = False
+    if not is_there:
         raise NamespaceNotFound(f"there is no namespace {namespace!r} in {there.url}")
     crew = SparkCrew(
         session or start_session(), there, namespace, options=options, progress=progress
