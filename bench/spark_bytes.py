@@ -40,7 +40,8 @@ def bytes_read(bucket: str, namespace: str, wanted: Between) -> tuple[int, int, 
                         first, last = about.minimum, about.maximum  # type: ignore[assignment]
                     if first < high and last >= low:  # type: ignore[operator]
                         groups += reader.group_bytes(group)
-                needed += groups + reader.info.tail * (groups > 0)
+                # Ids are bounded by the manifest; of other columns only the tails tell.
+                needed += groups + reader.info.tail * (groups > 0 or column != "id")
         reader_of_spark = PushingReader(options, asked.spark_schema(view.schema))
         filters = [GreaterThanOrEqual((column,), low), LessThan((column,), high)]
         list(reader_of_spark.pushFilters(filters))

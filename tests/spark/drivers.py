@@ -54,7 +54,7 @@ def _wait_at(folder: str) -> None:
 
 
 def die(point: str) -> None:
-    """Arrange for this process to be killed "before append" or "after append" of its next commit."""
+    """Have this process killed at its next commit, "before append" or "after append"."""
     append = Log.append
 
     def killed(*arguments: Any) -> Any:
