@@ -56,7 +56,7 @@ def compact(bucket: str, folder: Path, cores: int, rows: int) -> float:
 
 
 def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import reef.lsm.rewrite  # noqa: F401
+    import reef.lsm.upkeep.rewrite  # noqa: F401
 
     yield from batches
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree as Branches
 
 from reef.documents.status import Status
-from reef.lsm.compaction import runs_by_level
+from reef.lsm.upkeep.compaction import runs_by_level
 from reef.segment import SegmentInfo
 from reef.store import ObjectInfo
 

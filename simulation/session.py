@@ -11,8 +11,8 @@ import reef
 from reef import Options, Settings
 from reef.documents.database import PREFIX, declared_schema
 from reef.documents.reading import FrozenReading
-from reef.lsm.history import moment_of, view_of
-from reef.lsm.pins import OLDEST, pin, unpin
+from reef.lsm.read.history import moment_of, view_of
+from reef.lsm.retention.pins import OLDEST, pin, unpin
 from reef.lsm.tree import Tree
 from reef.segment import BlockCache
 from simulation.bucket import Bucket

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
         if_equal,
         if_exists,
     )
-    from reef.lsm.batch import Condition, Receipt
     from reef.lsm.options import Options
+    from reef.lsm.write.batch import Condition, Receipt
     from reef.manifest import Settings
 
 __version__ = "0.1.0"
@@ -111,7 +111,7 @@ _HOMES = {
         "if_equal",
         "if_exists",
     ),
-    "reef.lsm.batch": ("Condition", "Receipt"),
+    "reef.lsm.write.batch": ("Condition", "Receipt"),
     "reef.lsm.options": ("Options",),
     "reef.manifest": ("Settings",),
 }

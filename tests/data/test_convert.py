@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reef.data.convert import convert_rows
-from reef.data.convert_few import convert_few_rows
+from reef.data.convert.few import convert_few_rows
 from reef.data.place import LARGEST_VALUE
 from reef.data.plain import PlainRows, as_batch, join, tombstone_rows
 from reef.data.rows import (

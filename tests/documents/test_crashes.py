@@ -11,7 +11,7 @@ import pytest
 import reef
 from reef import Options, Settings
 from reef.documents import Database, Namespace
-from reef.lsm.reachability import reachable_segments
+from reef.lsm.retention.reachability import reachable_segments
 from reef.store import FolderStore, MemoryStore, Store
 from support.faults import Clock, Crash, FaultyStore, Match, request
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from reef.log import Log
-from reef.lsm.collection import Collection, plan_collection
-from reef.lsm.reachability import first_retained_slot
+from reef.lsm.retention.collection import Collection, plan_collection
+from reef.lsm.retention.reachability import first_retained_slot
 from reef.manifest import LogSpan, Manifest, Register, Settings, Superseded
 from reef.segment import SegmentInfo
 from reef.store import ObjectInfo

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reef.lsm.compaction import plan_compaction, plan_full_compaction
+from reef.lsm.upkeep.compaction import plan_compaction, plan_full_compaction
 from reef.segment import SegmentInfo
 
 Run = tuple[str, int, int]

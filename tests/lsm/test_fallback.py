@@ -9,7 +9,7 @@ import pytest
 import reef
 from lsm.damaging import NAME, PLACE, contents, damage, database, tree_of
 from reef.log import Log
-from reef.lsm.repair import repair
+from reef.lsm.repair.repair import repair
 from reef.manifest import Register
 from reef.store import MemoryStore
 

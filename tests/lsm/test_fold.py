@@ -11,7 +11,7 @@ import pytest
 import reef
 from reef import Options, Settings
 from reef.documents import Namespace
-from reef.lsm.fold import fold_from_log, fold_from_memory
+from reef.lsm.upkeep.fold import fold_from_log, fold_from_memory
 from reef.store import MemoryStore
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reef.data.documents import documents_of
 from reef.data.rows import DELETE, ID, KIND, LSN, PATCH, UPSERT, kinds_of, lsns_of, null_flag
 from reef.lsm.memtable import Memtable
-from reef.lsm.merge import merge
+from reef.lsm.read.merge import merge
 
 Version = tuple[str, int, int, dict[str, int | None]]
 """Id, LSN, kind, attributes (None is an explicit null)."""

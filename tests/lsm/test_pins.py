@@ -7,8 +7,8 @@ import pytest
 import reef
 from reef.documents.namespace import Namespace
 from reef.errors import Closed, InvalidInput, PastRetention
-from reef.lsm.history import moment_of, view_of
-from reef.lsm.pins import pin, unpin
+from reef.lsm.read.history import moment_of, view_of
+from reef.lsm.retention.pins import pin, unpin
 from reef.store import Store
 from reef.store.memory import MemoryStore
 from support.faults import Clock

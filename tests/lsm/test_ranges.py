@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reef
-from reef.lsm.ranges import WHOLE, Range, Weight, split_ranges, weigh
+from reef.lsm.read.ranges import WHOLE, Range, Weight, split_ranges, weigh
 from reef.segment import SegmentInfo
 from reef.store import MemoryStore
 

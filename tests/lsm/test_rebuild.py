@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-import reef.lsm.rebuild
+import reef.lsm.repair.rebuild
 from lsm.damaging import (
     NAME,
     PLACE,
@@ -26,10 +26,10 @@ from lsm.damaging import (
 )
 from reef.errors import ConcurrentPublication, Corruption, NamespaceNotFound
 from reef.log import Log
-from reef.lsm.health import needs
-from reef.lsm.rebuild import rebuild
+from reef.lsm.repair.health import needs
+from reef.lsm.repair.rebuild import rebuild
+from reef.lsm.repair.verify import verify
 from reef.lsm.tree import Tree
-from reef.lsm.verify import verify
 from reef.manifest import Register
 from reef.store import FolderStore, MemoryStore, Store
 from support.faults import Crash, FaultyStore
@@ -296,9 +296,9 @@ def test_what_a_slow_rebuild_wrote_is_collected(
 ) -> None:
     content, model = original
     store = copied(content)
-    honest = reef.lsm.rebuild.rewrite
+    honest = reef.lsm.repair.rebuild.rewrite
 
-    def rewrite(tree: Tree, crew: Any, inputs: Any, *rest: Any, **more: Any) -> Any:
+    def rewrite(tree: Tree, executor: Any, inputs: Any, *rest: Any, **more: Any) -> Any:
         named = {info.key for info in needs(tree.register.head().manifest)}
         tree.register.publish(
             lambda manifest: msgspec.structs.replace(manifest, orphan_floor=manifest.generation)
@@ -306,9 +306,9 @@ def test_what_a_slow_rebuild_wrote_is_collected(
         for info in inputs:
             if not info.lsn and info.key not in named:
                 tree.store.delete(info.key)
-        return honest(tree, crew, inputs, *rest, **more)
+        return honest(tree, executor, inputs, *rest, **more)
 
-    monkeypatch.setattr(reef.lsm.rebuild, "rewrite", rewrite)
+    monkeypatch.setattr(reef.lsm.repair.rebuild, "rewrite", rewrite)
     with pytest.raises(ConcurrentPublication, match="try again"):
         rebuild(tree_of(store))
     assert is_sound(store) == model

@@ -25,9 +25,9 @@ from lsm.damaging import (
 )
 from reef.errors import ConcurrentPublication, Corruption, ReefError
 from reef.log import Log
-from reef.lsm.fold import fold_from_log
-from reef.lsm.repair import Repaired, repair
-from reef.lsm.verify import verify
+from reef.lsm.repair.repair import Repaired, repair
+from reef.lsm.repair.verify import verify
+from reef.lsm.upkeep.fold import fold_from_log
 from reef.manifest import Register
 from reef.segment import SegmentReader
 from reef.store import FolderStore, MemoryStore, Store

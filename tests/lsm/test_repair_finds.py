@@ -24,9 +24,9 @@ from reef.data.convert import convert_rows
 from reef.data.rows import UPSERT, with_lsn
 from reef.data.schema import Schema
 from reef.log import Log
-from reef.lsm.repair import repair
-from reef.lsm.salvage import survey
-from reef.lsm.verify import verify
+from reef.lsm.repair.repair import repair
+from reef.lsm.repair.salvage import survey
+from reef.lsm.repair.verify import verify
 from reef.manifest import Register
 from reef.segment import split_segments
 from reef.segment.layout import TRAILER, decode_footer

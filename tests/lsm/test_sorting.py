@@ -18,9 +18,9 @@ from reef.data.schema import Schema
 from reef.data.types import parse_type
 from reef.environment import SYSTEM
 from reef.errors import InvalidInput
-from reef.lsm.duplicates import duplicate_ids, repeated
-from reef.lsm.ingest import in_few_runs
-from reef.lsm.sorting import Sorter
+from reef.lsm.write.duplicates import duplicate_ids, repeated
+from reef.lsm.write.ingest import in_few_runs
+from reef.lsm.write.sorting import Sorter
 from reef.segment import SegmentInfo
 
 SCHEMA = Schema("string", {"n": parse_type("int64")})

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-import reef.lsm.health
+import reef.lsm.repair.health
 import reef.segment.verify
 from lsm.damaging import (
     NAME,
@@ -23,8 +23,8 @@ from lsm.damaging import (
     tree_of,
 )
 from reef.log import Log
-from reef.lsm.repair import repair
-from reef.lsm.verify import Report, verify
+from reef.lsm.repair.repair import repair
+from reef.lsm.repair.verify import Report, verify
 from reef.manifest import Register
 from reef.segment.verify import verify_segment
 from reef.store import MemoryStore
@@ -180,7 +180,7 @@ def test_what_is_collected_meanwhile_is_no_problem(
         return verify_segment(*given, **more)
 
     if moment == "before the segment":
-        monkeypatch.setattr(reef.lsm.health, "verify_segment", check_segment)
+        monkeypatch.setattr(reef.lsm.repair.health, "verify_segment", check_segment)
     else:
         monkeypatch.setattr(reef.segment.verify, "_check_data", check_data)
     report = verify(tree, deep=True)

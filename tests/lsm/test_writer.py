@@ -11,7 +11,7 @@ from reef.data.rows import DELETE, ID, KIND, PATCH, UPSERT
 from reef.documents import Namespace
 from reef.documents.batches import make_batch
 from reef.lsm.records import Condemn, Ingest, decode_record, records_of
-from reef.lsm.writer import _Ticket
+from reef.lsm.write.writer import _Ticket
 from reef.store import MemoryStore
 from support.faults import FaultyStore, request
 

@@ -9,21 +9,21 @@ from typing import Any
 import msgspec
 import pytest
 
-import reef.lsm.collect
-import reef.lsm.fold
-import reef.lsm.history
-import reef.lsm.pins
-import reef.lsm.rebuild
-import reef.lsm.repair
-import reef.lsm.rewrite
-import reef.lsm.writer
+import reef.lsm.read.history
+import reef.lsm.repair.rebuild
+import reef.lsm.repair.repair
+import reef.lsm.retention.collect
+import reef.lsm.retention.pins
+import reef.lsm.upkeep.fold
+import reef.lsm.upkeep.rewrite
+import reef.lsm.write.writer
 from reef.data.schema import Schema
 from reef.errors import AlreadyExists, Fenced, ObjectNotFound, StoreUnavailable
 from reef.log import Log, LogEntry, LogHeader
 from reef.log.codec import encode
+from reef.lsm.read.view import View
 from reef.lsm.tree import Tree
-from reef.lsm.view import View
-from reef.lsm.writer import Writer
+from reef.lsm.write.writer import Writer
 from reef.manifest import Manifest, Register
 from simulation.plan import plan_of
 from simulation.run import simulate
@@ -76,12 +76,12 @@ def keep_the_decision_after_a_guest(patch: Patch) -> None:
 
 
 def collect_orphans_by_age_alone(patch: Patch) -> None:
-    honest = reef.lsm.collect.plan_collection
+    honest = reef.lsm.retention.collect.plan_collection
 
     def plan(manifest: Manifest, *others: Any) -> Any:
         return replace(honest(manifest, *others), orphan_floor=manifest.orphan_floor)
 
-    patch.setattr(reef.lsm.collect, "plan_collection", plan)
+    patch.setattr(reef.lsm.retention.collect, "plan_collection", plan)
 
 
 def acknowledge_from_a_collected_slot(patch: Patch) -> None:
@@ -89,21 +89,21 @@ def acknowledge_from_a_collected_slot(patch: Patch) -> None:
 
 
 def drop_the_newest_in_a_fold(patch: Patch) -> None:
-    honest = reef.lsm.fold.Gathered
+    honest = reef.lsm.upkeep.fold.Gathered
 
     def gathered(batches: Any) -> Any:
         return honest(batches[:-1] if len(batches) > 1 else batches)
 
-    patch.setattr(reef.lsm.fold, "Gathered", gathered)
+    patch.setattr(reef.lsm.upkeep.fold, "Gathered", gathered)
 
 
 def drop_tombstones_too_early(patch: Patch) -> None:
-    honest = reef.lsm.rewrite.tombstone_filter
-    patch.setattr(reef.lsm.rewrite, "tombstone_filter", lambda older: honest(()))
+    honest = reef.lsm.upkeep.rewrite.tombstone_filter
+    patch.setattr(reef.lsm.upkeep.rewrite, "tombstone_filter", lambda older: honest(()))
 
 
 def forget_the_window_at_a_restart(patch: Patch) -> None:
-    recall = reef.lsm.writer.recall
+    recall = reef.lsm.write.writer.recall
     replay = Tree._replay
 
     def forgetful(self: Tree, unfolded: Any) -> None:
@@ -112,7 +112,7 @@ def forget_the_window_at_a_restart(patch: Patch) -> None:
 
     patch.setattr(Tree, "_replay", forgetful)
     patch.setattr(
-        reef.lsm.writer,
+        reef.lsm.write.writer,
         "recall",
         lambda key, unfolded, segments, *rest: recall(key, unfolded, [], *rest),
     )
@@ -159,40 +159,40 @@ def accept_a_schema_conflict(patch: Patch) -> None:
 
 
 def give_up_a_slot_in_a_repair(patch: Patch) -> None:
-    honest = reef.lsm.repair._plan_log
+    honest = reef.lsm.repair.repair._plan_log
 
     def plan_log(tree: Tree, health: Any, plan: Any) -> None:
         honest(tree, health, plan)
         if health.log.unfolded.memtable.rows:
             plan.give_up = [health.log.next_lsn - 1]
 
-    patch.setattr(reef.lsm.repair, "_plan_log", plan_log)
+    patch.setattr(reef.lsm.repair.repair, "_plan_log", plan_log)
 
 
 def rebuild_without_the_newest_slot(patch: Patch) -> None:
-    honest = reef.lsm.rebuild.restore
+    honest = reef.lsm.repair.rebuild.restore
     patch.setattr(
-        reef.lsm.rebuild,
+        reef.lsm.repair.rebuild,
         "restore",
         lambda tree, base, last, *rest: honest(tree, base, last - 1, *rest),
     )
 
 
 def move_what_is_held(patch: Patch) -> None:
-    patch.setattr(reef.lsm.history, "view_at_generation", lambda tree, generation: tree.view)
+    patch.setattr(reef.lsm.read.history, "view_at_generation", lambda tree, generation: tree.view)
 
 
 def collect_what_is_pinned(patch: Patch) -> None:
-    honest = reef.lsm.collect.plan_collection
+    honest = reef.lsm.retention.collect.plan_collection
 
     def plan(manifest: Manifest, *rest: Any) -> Any:
         return honest(msgspec.structs.replace(manifest, snapshots={}), *rest)
 
-    patch.setattr(reef.lsm.collect, "plan_collection", plan)
+    patch.setattr(reef.lsm.retention.collect, "plan_collection", plan)
 
 
 def pin_without_looking(patch: Patch) -> None:
-    patch.setattr(reef.lsm.pins, "_is_young", lambda tree, generation, pinned: True)
+    patch.setattr(reef.lsm.retention.pins, "_is_young", lambda tree, generation, pinned: True)
 
 
 # Bugs that only a long sleep at the wrong moment brings out are looked for among sleepers.

@@ -20,7 +20,7 @@ import pyarrow as pa
 import reef
 import reef.spark
 from reef.log import Log
-from reef.lsm.rewrite import Rewrite
+from reef.lsm.upkeep.rewrite import Rewrite
 
 Session = Any
 
@@ -104,7 +104,7 @@ def _unpack(folder: str, fields: tuple[Any, ...]) -> Rewrite:
 
 
 def compact(session: Session, bucket: str, namespace: str, given: dict[str, Any]) -> Any:
-    import reef.lsm.rewrite as rewriting
+    import reef.lsm.upkeep.rewrite as rewriting
 
     rewriting._SMALLEST_PART = 1
     _HeldRewrite.folder = given.get("hold", "")

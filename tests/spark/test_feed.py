@@ -26,9 +26,9 @@ from reef.log.log import Log
 from reef.lsm.records import Ingest
 from reef.segment import SegmentInfo
 from reef.spark.failures import spark_errors
-from reef.spark.feed import FeedReader, ReefStreamReader, feed_schema
-from reef.spark.feed_plan import Bulk, Piece, Slot, Stretch, last_admitted, share_out
-from reef.spark.feed_slots import slots_between
+from reef.spark.feed.plan import Bulk, Piece, Slot, Stretch, last_admitted, share_out
+from reef.spark.feed.slots import slots_between
+from reef.spark.feed.stream import FeedReader, ReefStreamReader, feed_schema
 from reef.spark.source import ReefDataSource
 
 ALL = ReadAllAvailable()

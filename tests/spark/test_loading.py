@@ -23,7 +23,7 @@ from reef.errors import (
     SchemaConflict,
     StoreUnavailable,
 )
-from reef.lsm.ingest import ingest
+from reef.lsm.write.ingest import ingest
 from reef.manifest import Settings
 from reef.spark.bucket import bucket_at
 from reef.spark.distinct import last_of_each_id

@@ -10,7 +10,7 @@ import pytest
 import reef
 import reef.spark
 from reef.errors import ConcurrentPublication, InvalidInput, NamespaceNotFound
-from reef.lsm.compact import compact as compact_here
+from reef.lsm.upkeep.compact import compact as compact_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ OPTIONS = reef.Options(segment_bytes=256 * 1024)
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reef.lsm.rewrite._SMALLEST_PART", 1)
+    monkeypatch.setattr("reef.lsm.upkeep.rewrite._SMALLEST_PART", 1)
 
 
 def filled(bucket: str | Path, rows: int = 4000) -> dict[str, dict[str, Any]]:

@@ -28,8 +28,8 @@ from reef.documents.namespace import Namespace
 from reef.environment import Environment
 from reef.errors import InvalidFilter, InvalidInput, NamespaceNotFound, PastRetention
 from reef.lsm.options import Options
-from reef.lsm.ranges import Range
-from reef.lsm.splits import SMALLEST_SPLIT, Aim, plan_ranges
+from reef.lsm.read.ranges import Range
+from reef.lsm.read.splits import SMALLEST_SPLIT, Aim, plan_ranges
 from reef.spark import reading
 from reef.spark.failures import unwrap
 from reef.spark.keeping import Hold, kept

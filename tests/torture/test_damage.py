@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import reef.lsm.salvage
+import reef.lsm.repair.salvage
 from reef.lsm import repair as repairing
-from reef.lsm.salvage import Salvage
+from reef.lsm.repair.salvage import Salvage
 from reef.segment import SegmentInfo
 from torture.damage.campaign import benches, cases, quiet, run
 from torture.damage.injuries import Injury, flip, kind_of, others, parse
@@ -161,7 +161,7 @@ class _Unchecked:
 
 
 def test_a_loss_that_is_not_reported_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    survey = reef.lsm.salvage.survey
+    survey = reef.lsm.repair.salvage.survey
 
     def silent(store: object, info: SegmentInfo, schema: object) -> Salvage:
         found = survey(store, info, schema)  # type: ignore[arg-type]
@@ -175,7 +175,7 @@ def test_a_loss_that_is_not_reported_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_problem_that_is_not_named_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reef.lsm.health._missing", lambda *_: {})
+    monkeypatch.setattr("reef.lsm.repair.health._missing", lambda *_: {})
     key = "manifest/00000000000000000003.manifest.json"
     verdict = benches()["kept"].judge(Injury("kept", "remove", key))
     assert any("verify does not name" in wrong for wrong in verdict.broken)

@@ -24,13 +24,13 @@ from typing import Any
 
 from crc32c import crc32c
 
-import reef.lsm.health
+import reef.lsm.repair.health
 from reef.errors import Corruption, ObjectNotFound
 from reef.log import Log
 from reef.log.codec import decode
-from reef.lsm.repair import Repaired, repair
+from reef.lsm.repair.repair import Repaired, repair
+from reef.lsm.repair.verify import verify
 from reef.lsm.tree import Tree
-from reef.lsm.verify import verify
 from reef.manifest import Register
 from reef.segment import Problem, SegmentInfo
 from reef.segment.verify import verify_segment
@@ -314,11 +314,11 @@ class Bench:
                 self._sound[mark] = verify_segment(store, key, info, deep=deep)
             return list(self._sound[mark])
 
-        vars(reef.lsm.health)["verify_segment"] = remembered
+        vars(reef.lsm.repair.health)["verify_segment"] = remembered
         try:
             yield
         finally:
-            vars(reef.lsm.health)["verify_segment"] = verify_segment
+            vars(reef.lsm.repair.health)["verify_segment"] = verify_segment
 
 
 class _Faulty(FaultyStore):

@@ -20,7 +20,7 @@ from reef.errors import (
     PastRetention,
     UnsupportedFormat,
 )
-from reef.lsm.window import recall
+from reef.lsm.write.idempotency import recall
 from reef.store import MemoryStore, Store
 from reef.store.contract import Blob, ObjectInfo, Result
 from tests.support.faults import Clock

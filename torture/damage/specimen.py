@@ -23,10 +23,10 @@ from reef.data.rows import UPSERT, with_lsn
 from reef.documents import Database, Namespace
 from reef.environment import Environment
 from reef.log import Log
-from reef.lsm.guest import append_as_guest
-from reef.lsm.ingest import ingest
 from reef.lsm.records import Condemn, encode_condemn
-from reef.lsm.repair import repair
+from reef.lsm.repair.repair import repair
+from reef.lsm.write.guest import append_as_guest
+from reef.lsm.write.ingest import ingest
 from reef.manifest import Settings
 from reef.segment import split_segments
 from reef.store import MemoryStore

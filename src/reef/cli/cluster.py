@@ -17,7 +17,7 @@ from reef.cli.session import Function, Session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from reef.spark.crew import Progress
+    from reef.spark.executor import Progress
 
 
 class WithoutPandas:

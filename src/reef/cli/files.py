@@ -26,8 +26,8 @@ from reef.errors import (
 if TYPE_CHECKING:
     from reef.cli.sources import Block, Source
     from reef.data.schema import Schema
-    from reef.lsm.batch import Receipt
     from reef.lsm.options import Options
+    from reef.lsm.write.batch import Receipt
 
 _FORMATS = click.Choice(["jsonl", "csv", "parquet", "arrow"])
 _LOAD_ROWS = 65_536

@@ -128,7 +128,7 @@ def _bound(value: Any) -> str:
 @pass_session
 def verify(session: Session, namespace: str, deep: bool, master: str | None) -> None:
     """Check manifests, log and segments. Exits with 2 if something is wrong."""
-    from reef.lsm.verify import verify as verify_tree
+    from reef.lsm.repair.verify import verify as verify_tree
 
     if master is None:
         with session.tree(namespace) as tree:

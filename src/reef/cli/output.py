@@ -118,7 +118,7 @@ def warn(text: str) -> None:
 
 
 Advance = Callable[[int, int], None]
-"""Told how many rows are done, and how much of the total."""
+"""LogSummary how many rows are done, and how much of the total."""
 
 
 @contextmanager

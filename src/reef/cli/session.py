@@ -78,7 +78,7 @@ class Session:
 def check_there(tree: Tree, name: str) -> None:
     """`NamespaceNotFound` if the bucket holds no object of the namespace, sound or damaged."""
     from reef.errors import NamespaceNotFound
-    from reef.lsm.collect import list_objects
+    from reef.lsm.retention.collect import list_objects
 
     if not list_objects(tree):
         raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket")

@@ -13,8 +13,8 @@ from reef.cli.session import Session, check_there, common_options, pass_session
 from reef.cli.values import age_text, bytes_text, counted, moment_text
 
 if TYPE_CHECKING:
-    from reef.lsm.compact import Compacted
-    from reef.lsm.fold import Folded
+    from reef.lsm.upkeep.compact import Compacted
+    from reef.lsm.upkeep.fold import Folded
 
 
 @click.command()
@@ -162,7 +162,7 @@ def gc(session: Session, namespace: str, apply: bool) -> None:
 @pass_session
 def repair(session: Session, namespace: str, apply: bool) -> None:
     """Show how damage would be put right: what is set aside, what is rolled back; or do it."""
-    from reef.lsm.repair import repair as repair_tree
+    from reef.lsm.repair.repair import repair as repair_tree
 
     # A damaged namespace may not open at all: nothing is read of it before.
     with session.tree(namespace) as tree:
@@ -179,7 +179,7 @@ def repair(session: Session, namespace: str, apply: bool) -> None:
 @pass_session
 def rebuild(session: Session, namespace: str, master: str | None) -> None:
     """Make all derived state anew from what the bucket holds."""
-    from reef.lsm.rebuild import rebuild as rebuild_tree
+    from reef.lsm.repair.rebuild import rebuild as rebuild_tree
 
     if master is None:
         with session.tree(namespace) as tree:

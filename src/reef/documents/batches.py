@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reef.data.convert import convert_deletes, convert_rows
-from reef.data.convert_few import convert_few_rows
+from reef.data.convert.few import convert_few_rows
 from reef.data.filter import Expression, check, parse_filter
 from reef.data.plain import Rows
 from reef.data.rows import ID, PATCH, UPSERT
 from reef.data.schema import Schema
 from reef.documents.conditions import check_condition
 from reef.errors import BatchTooLarge, InvalidFilter, InvalidInput
-from reef.lsm.batch import WriteBatch
 from reef.lsm.options import Options
 from reef.lsm.order import is_increasing
+from reef.lsm.write.batch import WriteBatch
 
 LONGEST_KEY = 256
 

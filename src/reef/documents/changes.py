@@ -18,11 +18,11 @@ from reef.errors import InvalidInput, ObjectNotFound, PastRetention
 from reef.log import LogEntry, LogTail
 from reef.log.tail import MissingSlot
 from reef.lsm.memtable import Gathered, Memtable
-from reef.lsm.merge import resolve
-from reef.lsm.reachability import first_retained_slot
+from reef.lsm.read.merge import resolve
+from reef.lsm.read.view import runs_of
 from reef.lsm.records import Condemn, Ingest, placed, records_of
+from reef.lsm.retention.reachability import first_retained_slot
 from reef.lsm.tree import Tree
-from reef.lsm.view import runs_of
 from reef.segment import SegmentInfo
 
 _NAMES = {0: "upsert", DELETE: "delete", PATCH: "patch"}

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from reef.data.schema import Schema
 from reef.errors import InvalidInput
-from reef.lsm.batch import ABSENT, EQUAL, EXISTS, Condition
+from reef.lsm.write.batch import ABSENT, EQUAL, EXISTS, Condition
 
 
 def if_absent() -> Condition:

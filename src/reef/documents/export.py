@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from reef.data.filter import Expression
 from reef.documents.scan import Scan
 from reef.errors import InvalidInput, ObjectNotFound, PastRetention
-from reef.lsm.history import Moment, moment_of, view_of
-from reef.lsm.ranges import WHOLE, Range
-from reef.lsm.splits import SMALLEST_SPLIT, Aim, plan_ranges
+from reef.lsm.read.history import Moment, moment_of, view_of
+from reef.lsm.read.ranges import WHOLE, Range
+from reef.lsm.read.splits import SMALLEST_SPLIT, Aim, plan_ranges
+from reef.lsm.read.view import View
 from reef.lsm.tree import Tree
-from reef.lsm.view import View
 from reef.store import Store, open_store
 
 SUCCESS = "_SUCCESS"

@@ -11,11 +11,11 @@ from reef.data.convert import convert_rows
 from reef.data.rows import UPSERT
 from reef.documents.batches import check_idempotency_key, last_of_each
 from reef.errors import InvalidInput
-from reef.lsm.batch import Receipt
-from reef.lsm.ingest import ingest
-from reef.lsm.sorting import STRETCH_BYTES, Sorter
 from reef.lsm.tree import Tree
-from reef.lsm.upload import upload_segments
+from reef.lsm.write.batch import Receipt
+from reef.lsm.write.ingest import ingest
+from reef.lsm.write.sorting import STRETCH_BYTES, Sorter
+from reef.lsm.write.upload import upload_segments
 
 
 def load(

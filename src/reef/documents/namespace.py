@@ -23,20 +23,20 @@ from reef.errors import (
     ReadOnly,
     SchemaConflict,
 )
-from reef.lsm.batch import Condition, Receipt, WriteBatch
-from reef.lsm.collect import Collected, collect
-from reef.lsm.compact import Compacted, compact
-from reef.lsm.compaction import plan_compaction
-from reef.lsm.fold import Folded, fold_from_log, fold_from_memory
-from reef.lsm.history import view_at
-from reef.lsm.large import as_segments, is_large
-from reef.lsm.rebuild import Rebuilt, rebuild
-from reef.lsm.repair import Repaired, repair
+from reef.lsm.read.history import view_at
+from reef.lsm.read.view import View
+from reef.lsm.repair.rebuild import Rebuilt, rebuild
+from reef.lsm.repair.repair import Repaired, repair
+from reef.lsm.repair.verify import Report, verify
+from reef.lsm.retention.collect import Collected, collect
 from reef.lsm.tree import Tree
-from reef.lsm.verify import Report, verify
-from reef.lsm.view import View
-from reef.lsm.worker import Worker
-from reef.lsm.writer import Writer
+from reef.lsm.upkeep.compact import Compacted, compact
+from reef.lsm.upkeep.compaction import plan_compaction
+from reef.lsm.upkeep.fold import Folded, fold_from_log, fold_from_memory
+from reef.lsm.upkeep.worker import Worker
+from reef.lsm.write.batch import Condition, Receipt, WriteBatch
+from reef.lsm.write.large import as_segments, is_large
+from reef.lsm.write.writer import Writer
 from reef.segment import SegmentInfo
 
 _PAUSE = 0.2
@@ -192,13 +192,13 @@ class Namespace(Reading):
         folder = self._folder
         if folder is None:
             return
-        if self._tree.view.unfolded.is_ripe(self._tree.options):
+        if self._tree.view.unfolded.wants_folding(self._tree.options):
             folder.wake()
 
     def _fold_pass(self) -> bool:
         tree = self._tree
         self._follow_root()
-        if tree.view.unfolded.is_ripe(tree.options):
+        if tree.view.unfolded.wants_folding(tree.options):
             fold_from_memory(tree)
             if self._compactor is not None:
                 self._compactor.wake()

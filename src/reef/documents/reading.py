@@ -17,7 +17,7 @@ from reef.documents.batches import parsed_filter
 from reef.documents.export import FILE_BYTES, Exported, destination_at, export, write_file
 from reef.documents.scan import Scan
 from reef.errors import Corruption, InvalidInput, ObjectNotFound, PastRetention
-from reef.lsm.view import View
+from reef.lsm.read.view import View
 
 Id = str | int
 Result = TypeVar("Result")

@@ -6,11 +6,11 @@ from types import TracebackType
 
 from reef.documents.reading import FrozenReading
 from reef.errors import Closed
-from reef.lsm.history import moment_of, view_of
-from reef.lsm.pins import pin, unpin
+from reef.lsm.read.history import moment_of, view_of
+from reef.lsm.read.view import View
+from reef.lsm.retention.pins import pin, unpin
 from reef.lsm.tree import Tree
-from reef.lsm.view import View
-from reef.lsm.worker import Worker
+from reef.lsm.upkeep.worker import Worker
 
 
 class Snapshot(FrozenReading):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reef.lsm.compaction import runs_by_level
-from reef.lsm.view import View
+from reef.lsm.read.view import View
+from reef.lsm.upkeep.compaction import runs_by_level
 
 
 @dataclass(frozen=True)

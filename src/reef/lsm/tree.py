@@ -11,10 +11,10 @@ from reef.environment import Environment
 from reef.log import Log, LogEntry, LogTail
 from reef.log.tail import MissingSlot
 from reef.lsm.options import Options
-from reef.lsm.reachability import first_retained_slot
+from reef.lsm.read.view import View
 from reef.lsm.records import Record
+from reef.lsm.retention.reachability import first_retained_slot
 from reef.lsm.unfolded import Unfolded
-from reef.lsm.view import View
 from reef.manifest import Manifest, Register
 from reef.manifest.register import Head
 from reef.segment import BlockCache, SegmentInfo, SegmentReader
@@ -129,7 +129,7 @@ class Tree:
         it. None if not: after a long sleep in between, a slot may have been collected and won
         again by somebody who slept even longer."""
         asleep = self.environment.monotonic() - head.confirmed
-        if asleep < head.manifest.settings.standing:
+        if asleep < head.manifest.settings.lease:
             return head
         newest = self.register.head()
         return newest if first_retained_slot(newest.manifest) <= first else None

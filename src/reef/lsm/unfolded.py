@@ -121,7 +121,7 @@ class Unfolded:
         """Every segment that ingest records of the unfolded log name."""
         return (*self.ingests, *self.dropped)
 
-    def is_ripe(self, options: Options) -> bool:
+    def wants_folding(self, options: Options) -> bool:
         """Whether there is enough of it to be worth folding."""
         return (
             self.nbytes >= min(options.fold_bytes, options.backlog_bytes)

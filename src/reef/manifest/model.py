@@ -26,7 +26,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     window_seconds: float = 86_400.0
 
     @property
-    def standing(self) -> float:
+    def lease(self) -> float:
         """For how many seconds a process may rely on what it read of the root without looking
         again: well under the grace period, so that nothing it relies on was collected."""
         return min(30.0, self.grace / 4)

@@ -210,7 +210,7 @@ class Register:
         collected meanwhile. Nobody reads it then, and it must not think that it published. If
         there are newer ones, it stands only if the next was made from it.
         """
-        if self.environment.monotonic() - base.confirmed < base.manifest.settings.standing:
+        if self.environment.monotonic() - base.confirmed < base.manifest.settings.lease:
             return True
         newer = self.generations(after=manifest.generation)
         if not newer:

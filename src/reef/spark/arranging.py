@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reef.data.rows import DELETE
 from reef.data.schema import Schema
 from reef.errors import SchemaConflict
-from reef.spark.crew import parallelism
+from reef.spark.executor import parallelism
 from reef.spark.failures import spark_errors
 from reef.spark.incoming import column_named, open_vectors
 

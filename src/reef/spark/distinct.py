@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reef.data.rows import ID
-from reef.lsm.absence import MOST_NAMED, are_there
-from reef.lsm.ingest import refuse
-from reef.lsm.sorting import refuse_duplicates
-from reef.lsm.view import View
+from reef.lsm.read.view import View
+from reef.lsm.write.absence import MOST_NAMED, are_there
+from reef.lsm.write.ingest import refuse
+from reef.lsm.write.sorting import refuse_duplicates
 
 
 def last_of_each_id(batches: Iterable[pa.RecordBatch], *, unique: bool) -> Iterator[pa.RecordBatch]:

@@ -11,9 +11,9 @@ from reef.documents.batches import parsed_filter
 from reef.documents.export import FILE_BYTES, Exported, destination_at, export_part
 from reef.documents.export import export as export_view
 from reef.documents.reading import check_columns
-from reef.lsm.history import view_at
 from reef.lsm.options import Options
-from reef.spark.crew import Progress
+from reef.lsm.read.history import view_at
+from reef.spark.executor import Progress
 from reef.spark.maintenance import Address, Storage, at_work
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ def export(
 ) -> Exported:
     """Write the documents, of now or of the past, as Parquet files to a folder or bucket, which
     must be empty unless `overwrite`. It is complete when `_SUCCESS` is there."""
-    with at_work(bucket, namespace, session, storage, options, progress) as (tree, crew):
+    with at_work(bucket, namespace, session, storage, options, progress) as (tree, executor):
         view = view_at(tree, generation=generation, lsn=lsn, time=time)
         return export_view(
             view,
             destination_at(destination, destination_storage),
-            lambda parts: crew(export_part, parts, "exporting"),
+            lambda parts: executor(export_part, parts, "exporting"),
             columns=None if columns is None else tuple(check_columns(columns, view.schema)),
             filter=parsed_filter(filter, view.schema),
             overwrite=overwrite,
-            parts=crew.size,
+            parts=executor.size,
             file_bytes=file_bytes,
         )

@@ -11,7 +11,7 @@ import pyarrow as pa
 from reef.data.rows import DELETE, with_lsn
 from reef.errors import ConditionFailed, InvalidInput
 from reef.lsm.tree import Tree
-from reef.lsm.upload import upload_segments
+from reef.lsm.write.upload import upload_segments
 from reef.segment import SegmentInfo
 from reef.spark.bucket import Bucket
 from reef.spark.distinct import OnlyNew, last_of_each_id

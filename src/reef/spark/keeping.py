@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from reef.errors import AccessDenied, PastRetention
-from reef.lsm.pins import pin
+from reef.lsm.read.view import View
+from reef.lsm.retention.pins import pin
 from reef.lsm.tree import Tree
-from reef.lsm.view import View
 
 # A namespace may retain nothing at all: then the pin is all there is.
 _SHORTEST = 900.0

@@ -22,13 +22,13 @@ from reef.errors import (
     NamespaceExists,
     NamespaceNotFound,
 )
-from reef.lsm.batch import Receipt
-from reef.lsm.ingest import in_few_runs, ingest, recalled
 from reef.lsm.tree import Tree
+from reef.lsm.write.batch import Receipt
+from reef.lsm.write.ingest import in_few_runs, ingest, recalled
 from reef.segment import SegmentInfo
 from reef.spark.arranging import by_bytes, partition_count, positions, settled_columns
 from reef.spark.bucket import Bucket, bucket_at
-from reef.spark.crew import Progress, watched
+from reef.spark.executor import Progress, watched
 from reef.spark.failures import spark_errors
 from reef.spark.incoming import column_named, plan_incoming
 from reef.spark.job import REPLY, TASK_MEMORY, Job, Written, write_partition

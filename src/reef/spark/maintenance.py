@@ -12,18 +12,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from reef.errors import BucketNotFound, NamespaceNotFound
-from reef.lsm.collect import list_objects
-from reef.lsm.compact import Compacted
-from reef.lsm.compact import compact as compact_tree
-from reef.lsm.fold import Folded, fold_from_log
 from reef.lsm.options import Options
-from reef.lsm.rebuild import Rebuilt
-from reef.lsm.rebuild import rebuild as rebuild_tree
+from reef.lsm.repair.rebuild import Rebuilt
+from reef.lsm.repair.rebuild import rebuild as rebuild_tree
+from reef.lsm.repair.verify import Report
+from reef.lsm.repair.verify import verify as verify_tree
+from reef.lsm.retention.collect import list_objects
 from reef.lsm.tree import Tree
-from reef.lsm.verify import Report
-from reef.lsm.verify import verify as verify_tree
+from reef.lsm.upkeep.compact import Compacted
+from reef.lsm.upkeep.compact import compact as compact_tree
+from reef.lsm.upkeep.fold import Folded, fold_from_log
 from reef.spark.bucket import bucket_at
-from reef.spark.crew import Progress, SparkCrew
+from reef.spark.executor import Progress, SparkExecutor
 from reef.spark.session import session as start_session
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def fold(
 ) -> list[Folded]:
     """Fold the log into segments, a stretch at a time until what was there at the start is folded
     (one stretch, if not `everything`). Returns what each pass did. The live writer goes on."""
-    with at_work(bucket, namespace, session, storage, options, progress) as (tree, crew):
+    with at_work(bucket, namespace, session, storage, options, progress) as (tree, executor):
         tree.refresh()
         until = tree.view.unfolded.next_lsn - 1
         passes: list[Folded] = []
-        while (folded := fold_from_log(tree, crew=crew)) is not None:
+        while (folded := fold_from_log(tree, executor=executor)) is not None:
             passes.append(folded)
             if not everything or folded.last >= until:
                 break
@@ -70,9 +70,9 @@ def compact(
     """Merge runs: one pass that is worth doing, all of them if `everything`, all runs into one if
     `full`. `ConcurrentPublication` if another compactor took over meanwhile; what was written is
     an orphan then."""
-    with at_work(bucket, namespace, session, storage, options, progress) as (tree, crew):
+    with at_work(bucket, namespace, session, storage, options, progress) as (tree, executor):
         passes: list[Compacted] = []
-        while (done := compact_tree(tree, full=full, crew=crew)) is not None:
+        while (done := compact_tree(tree, full=full, executor=executor)) is not None:
             passes.append(done)
             if full or not everything:
                 break
@@ -89,8 +89,8 @@ def rebuild(
     progress: Progress | None = None,
 ) -> Rebuilt:
     """Make all segments anew from what the bucket holds."""
-    with at_work(bucket, namespace, session, storage, options, progress) as (tree, crew):
-        return rebuild_tree(tree, name=namespace, progress=progress, crew=crew)
+    with at_work(bucket, namespace, session, storage, options, progress) as (tree, executor):
+        return rebuild_tree(tree, name=namespace, progress=progress, executor=executor)
 
 
 def verify(
@@ -104,8 +104,8 @@ def verify(
     progress: Progress | None = None,
 ) -> Report:
     """Check everything that the namespace relies on; with `deep` every block of every segment."""
-    with at_work(bucket, namespace, session, storage, options, progress) as (tree, crew):
-        return verify_tree(tree, deep=deep, progress=progress, crew=crew)
+    with at_work(bucket, namespace, session, storage, options, progress) as (tree, executor):
+        return verify_tree(tree, deep=deep, progress=progress, executor=executor)
 
 
 @contextmanager
@@ -116,8 +116,8 @@ def at_work(
     storage: Storage | None,
     options: Options | None,
     progress: Progress | None,
-) -> Iterator[tuple[Tree, SparkCrew]]:
-    """The namespace's tree on the driver, and a crew for it. A damaged namespace is fine, one
+) -> Iterator[tuple[Tree, SparkExecutor]]:
+    """The namespace's tree on the driver, and an executor for it. A damaged namespace is fine, one
     that is not there is `NamespaceNotFound`."""
     there = bucket_at(bucket, dict(storage or {}))
     try:
@@ -127,7 +127,7 @@ def at_work(
         is_there = False
     if not is_there:
         raise NamespaceNotFound(f"there is no namespace {namespace!r} in {there.url}")
-    crew = SparkCrew(
+    executor = SparkExecutor(
         session or start_session(), there, namespace, options=options, progress=progress
     )
-    yield tree, crew
+    yield tree, executor

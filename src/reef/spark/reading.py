@@ -29,7 +29,7 @@ from reef.errors import (
     ObjectNotFound,
     PastRetention,
 )
-from reef.lsm.history import (
+from reef.lsm.read.history import (
     Moment,
     moment_of,
     view_at_generation,
@@ -37,10 +37,10 @@ from reef.lsm.history import (
     view_at_time,
     view_of,
 )
-from reef.lsm.ranges import Range
-from reef.lsm.splits import SPLIT_BYTES, Aim, plan_ranges
+from reef.lsm.read.ranges import Range
+from reef.lsm.read.splits import SPLIT_BYTES, Aim, plan_ranges
+from reef.lsm.read.view import View
 from reef.lsm.tree import Tree
-from reef.lsm.view import View
 from reef.spark.bucket import Bucket
 from reef.spark.filters import pushed
 from reef.spark.keeping import Hold, hold, kept

@@ -18,7 +18,7 @@ class ReefDataSource(DataSource):
     """A namespace of a bucket, read and written with the options `bucket` and `namespace`.
 
     What each way of reading and writing does, and its other options, are in `reef.spark.reading`,
-    `reef.spark.feed` and `reef.spark.writing`.
+    `reef.spark.feed.stream` and `reef.spark.writing`.
     """
 
     # Whether Spark asked for the columns; if not, somebody chose them.
@@ -35,8 +35,8 @@ class ReefDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the namespace in the state asked for, or those of its change feed."""
-        from reef.spark.feed import KNOWN as KNOWN_OF_FEED
-        from reef.spark.feed import feed_schema
+        from reef.spark.feed.stream import KNOWN as KNOWN_OF_FEED
+        from reef.spark.feed.stream import feed_schema
         from reef.spark.reading import KNOWN, Asked
 
         # Whether this is for a stream is not said here; what reads it knows its own options.
@@ -50,7 +50,7 @@ class ReefDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads one state of the namespace, or its change feed."""
         if self._reads_feed:
-            from reef.spark.feed import FeedReader
+            from reef.spark.feed.stream import FeedReader
 
             return FeedReader(self.options, schema)
         from reef.spark.reading import reader_of
@@ -59,7 +59,7 @@ class ReefDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Follows the change feed."""
-        from reef.spark.feed import ReefStreamReader
+        from reef.spark.feed.stream import ReefStreamReader
 
         return ReefStreamReader(self.options, schema, is_whole=self._is_whole)
 

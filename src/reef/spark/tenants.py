@@ -35,11 +35,11 @@ from reef.errors import (
     ReefError,
     StoreError,
 )
-from reef.lsm.ingest import recalled
 from reef.lsm.tree import Tree
+from reef.lsm.write.ingest import recalled
 from reef.spark.arranging import by_bytes, drop, partition_count, positions, settled_columns
 from reef.spark.bucket import Bucket
-from reef.spark.crew import parallelism, watched
+from reef.spark.executor import parallelism, watched
 from reef.spark.failures import Failure, spark_errors
 from reef.spark.incoming import column_named, plan_incoming
 from reef.spark.job import Job, Written, write_sorted

@@ -46,13 +46,13 @@ from reef.data.schema import Schema
 from reef.documents.batches import check_idempotency_key
 from reef.documents.database import declared_schema
 from reef.errors import ConcurrentPublication, ConditionFailed, InvalidInput
-from reef.lsm.duplicates import duplicate_ids
-from reef.lsm.ingest import in_few_runs, recalled
-from reef.lsm.merge import merge
-from reef.lsm.sorting import Sorter, ids_of_run, refuse_duplicates
+from reef.lsm.read.merge import merge
+from reef.lsm.read.view import Run, runs_of
 from reef.lsm.tree import Tree
-from reef.lsm.upload import upload_segments
-from reef.lsm.view import Run, runs_of
+from reef.lsm.write.duplicates import duplicate_ids
+from reef.lsm.write.ingest import in_few_runs, recalled
+from reef.lsm.write.sorting import Sorter, ids_of_run, refuse_duplicates
+from reef.lsm.write.upload import upload_segments
 from reef.segment import SegmentInfo
 from reef.spark.distinct import OnlyNew
 from reef.spark.failures import Failure

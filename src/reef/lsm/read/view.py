@@ -1,0 +1,257 @@
+"""A view: one consistent state of a tree, and reading from it.
+
+A view is a set of segments, grouped into runs, and the unfolded log on top of them. Segments of
+one run have disjoint id ranges; of several versions of an id the one with the highest LSN wins,
+wherever it lies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from reef.data.documents import document_of
+from reef.data.filter import Expression
+from reef.data.plain import PlainRows, Rows, kind_at
+from reef.data.rows import DELETE, ID, KIND_FIELD, LSN_FIELD, PATCH
+from reef.data.schema import Schema
+from reef.lsm.memtable import Version
+from reef.lsm.read.ranges import WHOLE, Range
+from reef.lsm.read.scan import scan_rows
+from reef.lsm.unfolded import Unfolded
+from reef.manifest.model import Manifest
+from reef.segment import Group, SegmentInfo, SegmentReader
+from reef.store.contract import Store
+
+Document = dict[str, Any]
+
+# Made without Python values: Arrow imports pandas, where it is installed, to look at those.
+_NO_ROWS = pa.RecordBatch.from_struct_array(
+    pa.nulls(0, pa.struct([pa.field(ID, pa.string()), LSN_FIELD, KIND_FIELD]))
+)
+
+
+class Run:
+    """Segments with disjoint id ranges, in id order."""
+
+    __slots__ = ("max_ids", "max_lsn", "min_ids", "min_lsn", "readers")
+
+    def __init__(self, readers: Iterable[SegmentReader]) -> None:
+        self.readers = sorted(readers, key=lambda reader: reader.info.min_id)
+        self.min_ids = [reader.info.min_id for reader in self.readers]
+        self.max_ids = [reader.info.max_id for reader in self.readers]
+        self.max_lsn = max(reader.info.max_lsn for reader in self.readers)
+        self.min_lsn = min(reader.info.min_lsn for reader in self.readers)
+
+    def holder(self, id: str | int) -> SegmentReader | None:
+        """The segment whose range the id falls into."""
+        place = bisect_right(self.min_ids, id) - 1  # type: ignore[type-var]
+        if place >= 0 and id <= self.max_ids[place]:  # type: ignore[operator]
+            return self.readers[place]
+        return None
+
+    def rows(self, within: Range = WHOLE) -> Iterator[pa.RecordBatch]:
+        """The rows of a range of ids in order, tombstones too. Reads little ahead: many runs are
+        read at once."""
+        start, stop = within.start, within.stop
+        for reader in self.readers:
+            if within.touches(reader.info):
+                groups = list(reader.groups(start, stop))
+                yield from reader.read(groups, None, start=start, stop=stop, ahead=2)
+
+
+def runs_of(
+    segments: Iterable[SegmentInfo], reader_of: Callable[[SegmentInfo], SegmentReader]
+) -> list[Run]:
+    """Segments grouped into runs, the run with the newest rows first."""
+    by_run: dict[str, list[SegmentReader]] = {}
+    for info in segments:
+        by_run.setdefault(f"{info.run}@{info.lsn}", []).append(reader_of(info))
+    return sorted(map(Run, by_run.values()), key=lambda run: -run.max_lsn)
+
+
+class View:
+    """Reads from one state. Cheap to make; nothing is fetched before it is needed."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        unfolded: Unfolded,
+        reader_of: Callable[[SegmentInfo], SegmentReader],
+        store: Store,
+    ) -> None:
+        self._concurrently = store.concurrently
+        self.reader_of = reader_of
+        self.manifest = manifest
+        self.unfolded = unfolded
+        self.truncated_at = unfolded.truncated_at
+        self.ingests = unfolded.ingests
+        self.memtable = unfolded.memtable
+        self.segments: tuple[SegmentInfo, ...] = (
+            self.ingests if self.truncated_at else (*manifest.segments, *self.ingests)
+        )
+        self.runs = runs_of(self.segments, reader_of)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema, unfolded additions included."""
+        return self.unfolded.schema
+
+    def get(self, id: str | int, columns: Sequence[str] | None = None) -> Document | None:
+        """The document, or None. Attributes that it does not have are left out."""
+        return self._read(id, self.memtable.find(id), columns)
+
+    def _read(
+        self, id: str | int, versions: list[Version], columns: Sequence[str] | None
+    ) -> Document | None:
+        if versions and not self.ingests:
+            _, rows, row = versions[0]
+            kind = kind_at(rows, row)
+            if kind != PATCH:
+                return None if kind == DELETE else _document(rows, row, columns)
+        found = self._find(id)
+        if not versions:
+            if found is None or found[1].kind(found[2]) == DELETE:
+                return None
+            return found[1].document(found[2], columns)
+        return _combine(versions, found, columns)
+
+    def _find(self, id: str | int) -> tuple[int, Group, int] | None:
+        """The newest version of an id in the segments: (LSN, group, row)."""
+        best: tuple[int, Group, int] | None = None
+        for run in self.runs:
+            if best is not None and best[0] >= run.max_lsn:
+                break
+            reader = run.holder(id)
+            if reader is None:
+                continue
+            hit = reader.find(id)
+            if hit is not None:
+                lsn = hit[0].lsn(hit[1])
+                if best is None or lsn > best[0]:
+                    best = (lsn, *hit)
+        return best
+
+    def get_many(
+        self, ids: Sequence[str | int], columns: Sequence[str] | None = None
+    ) -> list[Document | None]:
+        """The documents of those ids, in their order, None for each that is not there."""
+        if len(self.runs) == 1 and not self.memtable.rows:
+            if len(self.runs[0].readers) > 1:
+                self._prefetch(ids)
+            return _from_run(self.runs[0], ids, columns)
+        self._prefetch(ids)
+        versions = self.memtable.find_many(ids)
+        return [self._read(id, some, columns) for id, some in zip(ids, versions, strict=True)]
+
+    def _prefetch(self, ids: Sequence[str | int]) -> None:
+        """Bring what those ids need into the cache, in two rounds of parallel requests."""
+        if len(ids) < 2 or not self.runs:
+            return
+        wanted: dict[SegmentReader, list[str | int]] = {}
+        for run in self.runs:
+            if len(run.readers) == 1:
+                wanted[run.readers[0]] = list(ids)
+                continue
+            for id in ids:
+                reader = run.holder(id)
+                if reader is not None:
+                    wanted.setdefault(reader, []).append(id)
+        cold = [reader.tail for reader in wanted if not reader.is_open()]
+        self._concurrently(cold)
+        self._concurrently([load for reader, some in wanted.items() for load in reader.loads(some)])
+
+    def scan(
+        self,
+        *,
+        start: str | int | None = None,
+        stop: str | int | None = None,
+        columns: Sequence[str] | None = None,
+        filter: Expression | None = None,
+        reverse: bool = False,
+        memory: pa.RecordBatch | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Row batches of the documents with ids in [start, stop), in id order.
+
+        Only the attributes asked for and those that the filter looks at are fetched. `memory` is
+        what `pin` gave, for the rows of that moment; otherwise the log's newest rows are shown.
+        """
+        return scan_rows(
+            self.runs,
+            self.memtable.sorted() if memory is None else memory,
+            start=start,
+            stop=stop,
+            columns=columns,
+            filter=filter,
+            reverse=reverse,
+        )
+
+    def pin(self) -> pa.RecordBatch | None:
+        """The rows that the unfolded log holds now, for scans that are to begin later."""
+        rows = self.memtable.sorted()
+        return rows if rows is not None else _NO_ROWS
+
+    def count(self) -> int:
+        """How many documents there are."""
+        plain = not self.memtable.rows and len(self.runs) <= 1
+        if plain and not any(info.tombstones for info in self.segments):
+            return sum(info.rows for info in self.segments)
+        return sum(batch.num_rows for batch in self.scan(columns=()))
+
+
+def _from_run(
+    run: Run, ids: Sequence[str | int], columns: Sequence[str] | None
+) -> list[Document | None]:
+    """Documents of a state that is one run and nothing else: the first hit is the only one."""
+    if len(run.readers) == 1:
+        hits = run.readers[0].find_many(ids)
+    else:
+        hits = [None] * len(ids)
+        places: dict[SegmentReader, list[int]] = {}
+        for place, id in enumerate(ids):
+            reader = run.holder(id)
+            if reader is not None:
+                places.setdefault(reader, []).append(place)
+        for reader, some in places.items():
+            found = reader.find_many([ids[place] for place in some])
+            for place, hit in zip(some, found, strict=True):
+                hits[place] = hit
+    return [
+        None if hit is None or hit[0].kind(hit[1]) == DELETE else hit[0].document(hit[1], columns)
+        for hit in hits
+    ]
+
+
+def _document(rows: Rows, row: int, columns: Sequence[str] | None) -> Document:
+    if isinstance(rows, PlainRows):
+        return rows.document(row, columns)
+    return document_of(rows, row, columns)
+
+
+def _combine(
+    versions: list[Version],
+    found: tuple[int, Group, int] | None,
+    columns: Sequence[str] | None,
+) -> Document | None:
+    """Versions of one document, from the log (newest first) and from the segments, into one."""
+    patches: list[tuple[Rows, int]] = []
+    document: Document | None = None
+    for lsn, rows, row in versions:
+        if found is not None and found[0] > lsn:
+            break
+        kind = kind_at(rows, row)
+        if kind != PATCH:
+            document = None if kind == DELETE else _document(rows, row, columns)
+            found = None
+            break
+        patches.append((rows, row))
+    if found is not None and found[1].kind(found[2]) != DELETE:
+        document = found[1].document(found[2], columns)
+    if document is None:
+        return None
+    for rows, row in reversed(patches):
+        document.update(_document(rows, row, columns))
+    return document

@@ -1,0 +1,1 @@
+"""Repair of a tree: examining, verifying, repairing, and rebuilding from what is left."""

@@ -1,0 +1,1 @@
+"""Writing to a tree: admission, group commit, large batches, bulk loads, idempotency keys."""
