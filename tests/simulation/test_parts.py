@@ -127,7 +127,7 @@ def test_only_what_has_an_effect_brings_types() -> None:
 
 
 def test_a_failing_run_is_told_and_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    from reef.lsm import fold
+    from reef.lsm.upkeep import fold
 
     honest = fold.Gathered
     monkeypatch.setattr(fold, "Gathered", lambda batches: honest(batches[:1]))
