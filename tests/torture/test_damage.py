@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import reef.lsm.repair.salvage
-from reef.lsm import repair as repairing
+from reef.lsm.repair import repair as repairing
 from reef.lsm.repair.salvage import Salvage
 from reef.segment import SegmentInfo
 from torture.damage.campaign import benches, cases, quiet, run
