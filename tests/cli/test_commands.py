@@ -154,6 +154,8 @@ def test_load_is_one_atomic_write_of_many_files(movies: Shell) -> None:
     assert [row["id"] for row in movies.ok("scan", "movies").lines] == ["y", "z"]
     movies.ok("load", "movies", "--truncate", "--from", one, "--idempotency-key", "t")
     assert [row["id"] for row in movies.ok("scan", "movies").lines] == ["y", "z"]
+    movies.ok("load", "movies", "--truncate", "--from", movies.file("none.jsonl", ""))
+    assert movies.ok("count", "movies").text == "0\n"
     movies.ok("load", "fresh", "--create", "--from", one)
     assert movies.ok("count", "fresh").text == "2\n"
 

@@ -27,7 +27,7 @@ def load(
     stretch_bytes: int = STRETCH_BYTES,
 ) -> Receipt:
     """Load rows, or an iterator of batches of rows, as one atomic write. The last row of an id
-    wins."""
+    wins. Without any rows there is nothing to load, unless nothing is to replace what is there."""
     if key is not None:
         check_idempotency_key(key)
     tree.refresh()
@@ -37,7 +37,7 @@ def load(
         for number, piece in enumerate(_pieces(data), 1):
             rows, schema = convert_rows(piece, schema, kind=UPSERT)
             sorter.add(number, last_of_each(rows), schema)
-        if not sorter.count:
+        if not sorter.count and not truncate:
             raise InvalidInput("there are no rows to load")
         segments = upload_segments(
             sorter.rows(schema),

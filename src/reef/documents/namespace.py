@@ -157,7 +157,8 @@ class Namespace(Reading):
     ) -> Receipt:
         """Bulk load rows (as `write` takes them, or an iterator of such) as segments and one log
         record: atomic, whatever the size, in bounded memory. With `truncate` they replace
-        everything that was there. Works on any handle and does not disturb the live writer."""
+        everything that was there: `load([], truncate=True)` empties the namespace. Works on any
+        handle and does not disturb the live writer."""
         self._check_open()
         return load(self._tree, data, key=idempotency_key, truncate=truncate)
 

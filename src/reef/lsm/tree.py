@@ -156,9 +156,9 @@ class Tree:
         """Take the entry of the next slot in."""
         with self.lock:
             unfolded = self.view.unfolded
-            before = unfolded.ingests
+            shape = unfolded.shape
             unfolded.apply(entry, records)
-            if unfolded.ingests is not before:
+            if unfolded.shape != shape:
                 self.install(self.head, unfolded)
 
     def advance(self, head: Head) -> None:

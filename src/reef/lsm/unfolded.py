@@ -37,6 +37,7 @@ class Unfolded:
     One thread applies at a time. Readers may look at any moment: rows of one entry appear
     together, and `ingests` and `truncated_at` are replaced, never changed. So is `memtable`
     with each ingest: taken together with `ingests`, it holds nothing above an ingest not there.
+    `shape` counts these replacements: a view made at another count is out of date.
     `dropped` are ingested segments that a truncation hides: the past still needs them.
     """
 
@@ -45,6 +46,7 @@ class Unfolded:
         self.ingests: tuple[SegmentInfo, ...] = ()
         self.dropped: tuple[SegmentInfo, ...] = ()
         self.truncated_at = 0
+        self.shape = 0
         self.keys: dict[str, Remembered] = {}
         self.schema = schema
         self.epoch = 0
@@ -91,6 +93,8 @@ class Unfolded:
             segments = placed(record, lsn)
             added = Schema.from_dict(record.schema)
             self.schema = self.schema.extended(added.attributes, added.id_kind)
+            if record.truncate or segments:
+                self.shape += 1
             if record.truncate:
                 self.truncated_at = lsn
                 self.memtable = Memtable()
