@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import reef
 from demo.catalogue import Catalogue
 from demo.stage import Stage
-from reef.manifest import Manifest, Register
+from reef.manifest import Manifest, manifest_register
 from reef.store import CountingStore, ObjectInfo, Store, open_store
 
 NAMESPACE = "films"
@@ -62,7 +62,7 @@ class Tour:
 
     def manifest(self) -> Manifest:
         """The root of the films as it is in the bucket now."""
-        return Register(self.place, self.db.environment, "tour").head().manifest
+        return manifest_register(self.place, self.db.environment, "tour").head().manifest
 
     def objects(self) -> list[ObjectInfo]:
         """Everything of the films that lies in the bucket."""

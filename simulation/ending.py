@@ -6,7 +6,7 @@ from random import Random
 
 import reef
 from reef.log.log import PREFIX as LOG_PREFIX
-from reef.manifest.register import PREFIX as MANIFEST_PREFIX
+from reef.manifest.manifests import PREFIX as MANIFEST_PREFIX
 from reef.segment.info import PREFIX as SEGMENT_PREFIX
 from simulation.observer import PREFIX
 from simulation.session import IDS, PATIENCE, Session, Stage

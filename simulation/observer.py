@@ -11,7 +11,7 @@ import reef
 from reef.log import Log
 from reef.log import decode as decode_entry
 from reef.lsm.records import Ingest
-from reef.manifest import Manifest, Register
+from reef.manifest import MANIFESTS, Manifest
 from reef.manifest.codec import decode as decode_manifest
 from simulation.bucket import Bucket
 from simulation.intent import Attempt, Document, Effect, State
@@ -64,7 +64,7 @@ class Observer:
         name = key.removeprefix(PREFIX)
         if (lsn := Log.lsn_of(name)) is not None:
             self._appended(name, lsn, data, attempt)
-        elif (generation := Register.generation_of(name)) is not None:
+        elif (generation := MANIFESTS.generation_of(name)) is not None:
             self._published(name, generation, data)
 
     def overwritten(self, key: str, same: bool) -> None:
@@ -161,7 +161,7 @@ class Observer:
             self.ghosts.discard(name)
             return
         lsn = Log.lsn_of(name)
-        number = Register.generation_of(name)
+        number = MANIFESTS.generation_of(name)
         newest = len(self.generations)
         if newest:
             manifest = self.generations[-1].manifest

@@ -12,7 +12,7 @@ import reef
 from reef import Corruption, UnsupportedFormat
 from reef.documents import Database, Namespace
 from reef.log import Log
-from reef.manifest import Register
+from reef.manifest import MANIFESTS
 from reef.store import MemoryStore, Store
 from support.faults import FaultyStore, request
 
@@ -34,7 +34,7 @@ def log_key(lsn: int) -> str:
 
 
 def manifest_key(generation: int) -> str:
-    return PREFIX + Register.key(generation)
+    return PREFIX + MANIFESTS.key(generation)
 
 
 def test_a_damaged_head_falls_back_loudly(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ import pytest
 from reef.log import Log
 from reef.lsm.retention.collection import Collection, plan_collection
 from reef.lsm.retention.reachability import first_retained_slot
-from reef.manifest import LogSpan, Manifest, Register, Settings, Superseded
+from reef.manifest import MANIFESTS, LogSpan, Manifest, Settings, Superseded
 from reef.segment import SegmentInfo
 from reef.store import ObjectInfo
 
@@ -46,7 +46,7 @@ class Case:
     grace: float = 50
 
 
-M, L = Register.key, Log.key
+M, L = MANIFESTS.key, Log.key
 
 CASES: dict[str, Case] = {
     "an empty bucket": Case({}, forgotten=0),

@@ -10,7 +10,7 @@ import reef
 from lsm.damaging import NAME, PLACE, contents, damage, database, tree_of
 from reef.log import Log
 from reef.lsm.repair.repair import repair
-from reef.manifest import Register
+from reef.manifest import MANIFESTS
 from reef.store import MemoryStore
 
 
@@ -26,7 +26,7 @@ def test_a_writer_whose_root_fell_back_folds_what_it_had_folded_away() -> None:
     first.index()
     folded = first.generation
     first.write(upserts=[{"id": "b", "n": 1}])
-    for key in (PLACE + Register.key(folded), f"{PLACE}hint.json"):
+    for key in (PLACE + MANIFESTS.key(folded), f"{PLACE}hint.json"):
         damage(store, key, "flip")
     second = database(store).namespace(NAME, maintain=False)
     assert second.count() == 2

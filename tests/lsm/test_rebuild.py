@@ -30,7 +30,7 @@ from reef.lsm.repair.health import needs
 from reef.lsm.repair.rebuild import rebuild
 from reef.lsm.repair.verify import verify
 from reef.lsm.tree import Tree
-from reef.manifest import Register
+from reef.manifest import MANIFESTS
 from reef.store import FolderStore, MemoryStore, Store
 from support.faults import Crash, FaultyStore
 
@@ -288,7 +288,7 @@ def test_namespaces_rebuild_themselves(original: tuple[dict[str, bytes], Documen
         ns.rebuild()
         ns.write(upserts=[{"id": "z", "n": 27}])
         assert ns.get("z") == {"id": "z", "n": 27}
-    assert PLACE + Register.key(8) in objects(store)
+    assert PLACE + MANIFESTS.key(8) in objects(store)
 
 
 def test_what_a_slow_rebuild_wrote_is_collected(

@@ -28,7 +28,7 @@ from reef.log import Log
 from reef.lsm.repair.repair import Repaired, repair
 from reef.lsm.repair.verify import verify
 from reef.lsm.upkeep.fold import fold_from_log
-from reef.manifest import Register
+from reef.manifest import MANIFESTS
 from reef.segment import SegmentReader
 from reef.store import FolderStore, MemoryStore, Store
 from support.faults import Crash, FaultyStore, request
@@ -93,7 +93,7 @@ def test_every_object_damaged_one_at_a_time(
         damage(store, key, how)
         found = not verify(tree_of(store), deep=True).sound
         # Nobody needs an old generation or the hint, and an end that is gone leaves no trace.
-        head = Register.key(7)
+        head = MANIFESTS.key(7)
         traceless = key == last or "hint" in key or ("manifest/" in key and head not in key)
         assert found or (how == "remove" and traceless), key
         with contextlib.suppress(ReefError):
@@ -183,14 +183,14 @@ def test_a_damaged_head_is_published_again(
 ) -> None:
     content, model = original
     store = copied(content)
-    damage(store, PLACE + Register.key(7), "flip")
+    damage(store, PLACE + MANIFESTS.key(7), "flip")
     if hint:
         damage(store, f"{PLACE}hint.json", "flip")
     done = repair(tree_of(store), apply=True)
     assert done.generation == 8
-    assert Register.key(7) in done.quarantined
+    assert MANIFESTS.key(7) in done.quarantined
     assert is_whole_afterwards(store) == model
-    assert PLACE + Register.key(7) not in objects(store)
+    assert PLACE + MANIFESTS.key(7) not in objects(store)
     # Whatever the lost one condemned must not be published any more.
     assert tree_of(store).register.head().manifest.orphan_floor == 8
     store.delete(f"{PLACE}hint.json")
@@ -205,7 +205,7 @@ def test_a_writer_that_knows_the_lost_head_loses_nothing() -> None:
     ns.index()
     ns.write(upserts=[{"id": "c", "n": 1}])
     head = ns.generation
-    for key in (PLACE + Register.key(head), f"{PLACE}hint.json"):
+    for key in (PLACE + MANIFESTS.key(head), f"{PLACE}hint.json"):
         damage(store, key, "flip")
     repair(tree_of(store), apply=True)
     ns.write(upserts=[{"id": "d", "n": 1}])
@@ -361,7 +361,7 @@ def test_on_a_folder(folder_store: FolderStore) -> None:
     model = make(folder_store)
     damage(folder_store, keys_of(folder_store, "segments/")[3], "flip")
     damage(folder_store, PLACE + Log.key(8), "cut")
-    damage(folder_store, PLACE + Register.key(7), "cut")
+    damage(folder_store, PLACE + MANIFESTS.key(7), "cut")
     damage(folder_store, f"{PLACE}hint.json", "cut")
     done = repair(tree_of(folder_store), apply=True)
     check_promise(done, is_whole_afterwards(folder_store), model)

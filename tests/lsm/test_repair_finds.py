@@ -27,7 +27,7 @@ from reef.log import Log
 from reef.lsm.repair.repair import repair
 from reef.lsm.repair.salvage import survey
 from reef.lsm.repair.verify import verify
-from reef.manifest import Register
+from reef.manifest import MANIFESTS
 from reef.segment import split_segments
 from reef.segment.layout import TRAILER, decode_footer
 from reef.store import MemoryStore, Store
@@ -107,7 +107,7 @@ def test_what_is_not_named_any_more_is_in_quarantine(part: str) -> None:
 def test_a_generation_that_is_gone_is_missed_once(head: bool) -> None:
     store = MemoryStore()
     model = make(store)
-    key = Register.key(7 if head else 4)
+    key = MANIFESTS.key(7 if head else 4)
     damage(store, PLACE + key, "remove")
     assert key in {problem.key for problem in verify(tree_of(store)).problems}
     before = objects(store)

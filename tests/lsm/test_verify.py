@@ -25,7 +25,7 @@ from lsm.damaging import (
 from reef.log import Log
 from reef.lsm.repair.repair import repair
 from reef.lsm.repair.verify import Report, verify
-from reef.manifest import Register
+from reef.manifest import MANIFESTS
 from reef.segment.verify import verify_segment
 from reef.store import MemoryStore
 
@@ -65,9 +65,9 @@ def test_a_sound_namespace(content: dict[str, bytes]) -> None:
 @pytest.mark.parametrize(
     ("key", "how", "meaning"),
     [
-        (Register.key(7), "flip", "checksum"),
-        (Register.key(7), "remove", "only the hint"),
-        (Register.key(3), "cut", "not a manifest"),
+        (MANIFESTS.key(7), "flip", "checksum"),
+        (MANIFESTS.key(7), "remove", "only the hint"),
+        (MANIFESTS.key(3), "cut", "not a manifest"),
         ("hint.json", "flip", "checksum"),
         (Log.key(2), "flip", "checksum"),
         (Log.key(2), "remove", "missing"),
@@ -106,13 +106,13 @@ def test_a_block_is_only_looked_at_deeply(content: dict[str, bytes]) -> None:
 
 
 def test_several_problems_at_once(content: dict[str, bytes]) -> None:
-    changes = [(Register.key(7), "cut"), ("hint.json", "cut"), (Log.key(6), "cut")]
+    changes = [(MANIFESTS.key(7), "cut"), ("hint.json", "cut"), (Log.key(6), "cut")]
     report = damaged(content, *changes)
     assert {problem.key for problem in report.problems} == {key for key, _ in changes}
 
 
 def test_no_manifest_at_all(content: dict[str, bytes]) -> None:
-    changes = [("hint.json", "remove"), *((Register.key(n), "remove") for n in range(1, 8))]
+    changes = [("hint.json", "remove"), *((MANIFESTS.key(n), "remove") for n in range(1, 8))]
     report = damaged(content, *changes)
     assert not report.sound
     assert (report.manifests, report.log_objects) == (0, 9)

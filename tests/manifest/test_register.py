@@ -15,14 +15,14 @@ from reef.errors import (
     Corruption,
     NamespaceNotFound,
 )
-from reef.manifest import Manifest, Register, Settings
-from reef.manifest.register import HINT
+from reef.manifest import MANIFESTS, Manifest, Register, Settings, manifest_register
+from reef.manifest.manifests import HINT
 from reef.store import CountingStore, MemoryStore, Store
 from support.faults import Clock, FaultyStore, request
 
 
-def register_of(store: Store, name: str = "p", clock: Clock | None = None) -> Register:
-    return Register(store, clock.environment() if clock else Environment(), name)
+def register_of(store: Store, name: str = "p", clock: Clock | None = None) -> Register[Manifest]:
+    return manifest_register(store, clock.environment() if clock else Environment(), name)
 
 
 def first(name: str = "p", **more: object) -> Manifest:
@@ -129,7 +129,7 @@ def test_a_hint_that_goes_back_is_no_failure() -> None:
         register.publish(bump)
     store.put(HINT, old)
     for generation in (1, 2, 3):
-        store.delete(Register.key(generation))
+        store.delete(MANIFESTS.key(generation))
     assert register.head().slot == 6
 
 
@@ -152,7 +152,7 @@ def test_a_damaged_newest_falls_back_and_its_number_is_not_used_again() -> None:
     register.publish(bump)
     register.publish(bump)
     store.delete(HINT)
-    store.put(Register.key(3), b"damaged")
+    store.put(MANIFESTS.key(3), b"damaged")
     head = register.head()
     assert (head.manifest.generation, head.slot) == (2, 3)
     published = register.publish(bump)
@@ -165,7 +165,7 @@ def test_a_manifest_under_another_number_is_damage() -> None:
     store = MemoryStore()
     register = register_of(store)
     register.create(first())
-    store.put(Register.key(2), store.get(Register.key(1)).data)
+    store.put(MANIFESTS.key(2), store.get(MANIFESTS.key(1)).data)
     with pytest.raises(Corruption):
         register.read_generation(2)
     assert register.head().manifest.generation == 1
@@ -180,7 +180,7 @@ def test_a_publisher_that_slept_is_not_believed() -> None:
     for _ in range(4):
         other.publish(bump)
     for generation in (1, 2, 3):
-        store.delete(Register.key(generation))
+        store.delete(MANIFESTS.key(generation))
     clock.advance(1_000)
     published = sleeper.publish(bump, base)
     # It won number 2, which was collected, and did not stop at that.

@@ -31,7 +31,7 @@ from reef.log.codec import decode
 from reef.lsm.repair.repair import Repaired, repair
 from reef.lsm.repair.verify import verify
 from reef.lsm.tree import Tree
-from reef.manifest import Register
+from reef.manifest import MANIFESTS
 from reef.segment import Problem, SegmentInfo
 from reef.segment.verify import verify_segment
 from reef.store import Store
@@ -118,7 +118,7 @@ class Bench:
         if key == "clock" or key.startswith(QUARANTINE) or key in self._orphans:
             return True
         lsn = Log.lsn_of(key)
-        generation = Register.generation_of(key)
+        generation = MANIFESTS.generation_of(key)
         if lsn is not None:
             gone = injury.kind == "remove" and lsn == self.specimen.last
             return gone or lsn in self._log_skips

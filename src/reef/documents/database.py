@@ -23,7 +23,7 @@ from reef.errors import (
 from reef.lsm.options import Options
 from reef.lsm.tree import Tree
 from reef.manifest import Manifest, Settings
-from reef.manifest.register import HINT
+from reef.manifest.manifests import HINT
 from reef.segment import BlockCache
 from reef.store import Store, open_store
 

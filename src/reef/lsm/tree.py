@@ -15,7 +15,7 @@ from reef.lsm.read.view import View
 from reef.lsm.records import Record
 from reef.lsm.retention.reachability import first_retained_slot
 from reef.lsm.unfolded import Unfolded
-from reef.manifest import Manifest, Register
+from reef.manifest import Manifest, manifest_register
 from reef.manifest.register import Head
 from reef.segment import BlockCache, SegmentInfo, SegmentReader
 from reef.store.contract import Store
@@ -39,18 +39,18 @@ class Tree:
         self.options = options
         self.cache = cache
         self.identity = environment.unique_id()
-        self.register = Register(store, environment, self.identity)
+        self.register = manifest_register(store, environment, self.identity)
         self.log = Log(store, environment)
         self.lock = RLock()
         self.discarded: tuple[int, ...] = ()
         self.closing = False
         self.unsettled = False
         self._readers: dict[tuple[str, int], SegmentReader] = {}
-        self._head: Head | None = None
+        self._head: Head[Manifest] | None = None
         self._view: View | None = None
 
     @property
-    def head(self) -> Head:
+    def head(self) -> Head[Manifest]:
         """The newest manifest known to this process."""
         assert self._head is not None
         return self._head
@@ -70,7 +70,7 @@ class Tree:
             reader = self._readers.setdefault(identity, reader)
         return reader
 
-    def recover(self, head: Head | None = None) -> None:
+    def recover(self, head: Head[Manifest] | None = None) -> None:
         """Read the whole state anew from the bucket."""
         with self.lock:
             head = head or self.register.head()
@@ -116,7 +116,7 @@ class Tree:
             return current
         return current.after(manifest.last_applied_lsn, manifest.orphan_floor)
 
-    def past(self, gap: MissingSlot) -> Head:
+    def past(self, gap: MissingSlot) -> Head[Manifest]:
         """The newest head: a slot that is gone was folded and collected, or else it was lost, and
         the gap is raised."""
         head = self.register.head()
@@ -124,7 +124,7 @@ class Tree:
             raise gap
         return head
 
-    def confirmed(self, head: Head, first: int) -> Head | None:
+    def confirmed(self, head: Head[Manifest], first: int) -> Head[Manifest] | None:
         """The head, or a newer one, if the log that was just read from that slot on belongs to
         it. None if not: after a long sleep in between, a slot may have been collected and won
         again by somebody who slept even longer."""
@@ -141,7 +141,7 @@ class Tree:
         unfolded.next_lsn = max(unfolded.next_lsn, tail.next_lsn)
         self.discarded = tuple(tail.discarded)
 
-    def install(self, head: Head, unfolded: Unfolded) -> None:
+    def install(self, head: Head[Manifest], unfolded: Unfolded) -> None:
         """Make this the state that reads see."""
         with self.lock:
             self._head = head
@@ -161,7 +161,7 @@ class Tree:
             if unfolded.shape != shape:
                 self.install(self.head, unfolded)
 
-    def advance(self, head: Head) -> None:
+    def advance(self, head: Head[Manifest]) -> None:
         """Take in a manifest that was just published or read, without reading the log (unless the
         root fell back, past damage, to an older floor)."""
         with self.lock:

@@ -1,12 +1,27 @@
 """The manifest: the root that decides what is visible.
 
-Owns the manifest's contents and codec, and the register that publishes generations by
-put-if-absent and finds the newest one without a listing that grows with history. Relies on
-the store, and on the segments' descriptions. The invariant: one winner a generation, and
-whatever is visible is named by the newest one.
+Owns the register, over roots of any type, that publishes generations by put-if-absent and finds
+the newest one without a listing that grows with history; and the root of a namespace, the
+manifest, with its contents and codec. Relies on the store, and on the segments' descriptions. The
+invariant: one winner a generation, and whatever is visible is named by the newest one.
 """
 
+from reef.manifest.manifests import MANIFESTS, manifest_register
 from reef.manifest.model import LogSpan, Manifest, Pin, Settings, Superseded
-from reef.manifest.register import Register
+from reef.manifest.register import Head, Register
+from reef.manifest.root import Root
+from reef.manifest.take_over import take_over
 
-__all__ = ["LogSpan", "Manifest", "Pin", "Register", "Settings", "Superseded"]
+__all__ = [
+    "MANIFESTS",
+    "Head",
+    "LogSpan",
+    "Manifest",
+    "Pin",
+    "Register",
+    "Root",
+    "Settings",
+    "Superseded",
+    "manifest_register",
+    "take_over",
+]

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from reef.data.schema import Schema
+from reef.manifest.root import Root
 from reef.segment.info import SegmentInfo
 
 FORMAT = 1
@@ -57,28 +58,20 @@ class Pin(msgspec.Struct, frozen=True, array_like=True):
     seconds: float
 
 
-class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
+class Manifest(Root, frozen=True, omit_defaults=True):
     """One generation of a namespace's root.
 
     Who owns which fields: writers `writer_epoch`; indexers `segments` (adding), `window`,
     `schema`, `wal_floor`, `last_applied_lsn`; compactors `compactor_epoch` and `segments`
     (swapping); collectors `orphan_floor`, `superseded`, `folded`. Snapshot holders and
-    branches own the maps named after them. `publisher` and `nonce` mark who published it, and
-    `previous` is the nonce of the generation that it was made from.
+    branches own the maps named after them.
 
     `orphan_floor` condemns: a segment born before it can never be published any more,
     whoever made it and however long it slept, so whatever is unnamed and born before
     may be deleted.
     """
 
-    generation: int
-    namespace: str
-    created_at: float
-    publisher: str
-    nonce: str
-    previous: str = ""
-    format: int = FORMAT
-    schema: dict[str, Any] = {}
+    schema: dict[str, Any] = msgspec.field(default_factory=dict)
     fingerprint: str = ""
     settings: Settings = Settings()
     writer_epoch: int = 0
@@ -90,8 +83,13 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     orphan_floor: int = 0
     superseded: tuple[Superseded, ...] = ()
     folded: tuple[LogSpan, ...] = ()
-    snapshots: dict[str, Pin] = {}
-    branches: dict[str, Any] = {}
+    snapshots: dict[str, Pin] = msgspec.field(default_factory=dict)
+    branches: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def lease(self) -> float:
+        """As its settings say."""
+        return self.settings.lease
 
     def parsed_schema(self) -> Schema:
         """The schema as its value type."""

@@ -21,9 +21,10 @@ from reef.lsm.retention.reachability import first_retained_slot, is_retained_slo
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.unfolded import Unfolded
 from reef.lsm.upkeep.executor import Executor
-from reef.manifest import Manifest, Register
+from reef.manifest import MANIFESTS, Manifest
 from reef.manifest.codec import decode
-from reef.manifest.register import HINT, Head
+from reef.manifest.manifests import HINT
+from reef.manifest.register import Head
 from reef.segment import Problem, SegmentInfo
 from reef.segment.verify import verify_segment
 from reef.store.contract import ObjectInfo
@@ -81,7 +82,7 @@ class Health:
     newer_generations: dict[int, Problem]
     missing_generations: dict[int, Problem]
     hint: Problem | None
-    head: Head
+    head: Head[Manifest]
     log: LogHealth
     live: tuple[SegmentInfo, ...]
     infos: dict[str, SegmentInfo]
@@ -145,7 +146,7 @@ def _examine(
     tree: Tree, deep: bool, left_over: bool, progress: Progress | None, executor: Executor | None
 ) -> Health:
     objects = list_objects(tree)
-    numbers = [n for info in objects if (n := Register.generation_of(info.key)) is not None]
+    numbers = [n for info in objects if (n := MANIFESTS.generation_of(info.key)) is not None]
     generations: dict[int, Manifest] = {}
     damaged: dict[int, Problem] = {}
     newer: dict[int, Problem] = {}
@@ -154,9 +155,9 @@ def _examine(
         if isinstance(outcome, Manifest):
             generations[number] = outcome
         elif isinstance(outcome, Corruption):
-            damaged[number] = problem_of(outcome, Register.key(number))
+            damaged[number] = problem_of(outcome, MANIFESTS.key(number))
         elif outcome is not None:
-            newer[number] = problem_of(outcome, Register.key(number))
+            newer[number] = problem_of(outcome, MANIFESTS.key(number))
     hint = _hint(tree)
     try:
         head = tree.register.head()
@@ -174,7 +175,7 @@ def _examine(
             generations[number] = outcome
         else:
             damaged[number] = Problem(
-                Register.key(number), 0, "it is missing; only the hint has it"
+                MANIFESTS.key(number), 0, "it is missing; only the hint has it"
             )
     missing = _missing(tree, head.manifest, generations, {*generations, *damaged, *newer})
     log = _log(tree, head, objects, progress)
@@ -258,13 +259,13 @@ def _missing(
             generations[number] = outcome
         else:
             meaning = "it is missing though still retained; time travel to it is lost"
-            missing[number] = Problem(Register.key(number), 0, meaning)
-    aside = quarantined(tree.store, map(Register.key, missing))
+            missing[number] = Problem(MANIFESTS.key(number), 0, meaning)
+    aside = quarantined(tree.store, map(MANIFESTS.key, missing))
     return {n: problem for n, problem in sorted(missing.items()) if problem.key not in aside}
 
 
 def _log(
-    tree: Tree, head: Head, objects: Sequence[ObjectInfo], progress: Progress | None
+    tree: Tree, head: Head[Manifest], objects: Sequence[ObjectInfo], progress: Progress | None
 ) -> LogHealth:
     manifest = head.manifest
     floor = manifest.wal_floor

@@ -36,7 +36,7 @@ from reef.lsm.retention.collect import list_objects
 from reef.lsm.tree import Tree
 from reef.lsm.unfolded import Unfolded
 from reef.lsm.write.idempotency import KEYS_SCHEMA, rows_of
-from reef.manifest import Register
+from reef.manifest import MANIFESTS
 from reef.segment import SegmentInfo, SegmentReader, birth_of, describe
 from reef.segment.verify import verify_segment
 
@@ -111,7 +111,7 @@ class Leftovers:
 def gather_leftovers(tree: Tree) -> Leftovers:
     """Read what is left. Raises `NamespaceNotFound` if there is nothing at all."""
     objects = list_objects(tree)
-    numbers = [Register.generation_of(info.key) or birth_of(info.key) or 0 for info in objects]
+    numbers = [MANIFESTS.generation_of(info.key) or birth_of(info.key) or 0 for info in objects]
     leftovers = Leftovers(tree, max(numbers, default=0), Unfolded(1, Schema(), 0))
     slots = sorted(lsn for info in objects if (lsn := Log.lsn_of(info.key)) is not None)
     keys = [info.key for info in objects if birth_of(info.key) is not None]

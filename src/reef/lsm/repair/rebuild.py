@@ -202,7 +202,7 @@ def _upload(
 
 
 def _report(
-    head: Head,
+    head: Head[Manifest],
     base: int,
     rows: Sequence[SegmentInfo],
     sources: int,

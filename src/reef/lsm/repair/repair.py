@@ -42,7 +42,8 @@ from reef.lsm.write.idempotency import KEYS_SCHEMA
 from reef.lsm.write.upload import check_not_condemned
 from reef.manifest import LogSpan, Manifest, Superseded
 from reef.manifest.codec import encode
-from reef.manifest.register import HINT, Head
+from reef.manifest.manifests import HINT
+from reef.manifest.register import Head
 
 Id = str | int
 
@@ -74,7 +75,7 @@ class _Plan:
     the whole log goes into it. `forget` are superseded segments, `forget_through` the last folded
     slot, that cannot be kept."""
 
-    head: Head
+    head: Head[Manifest]
     actions: list[str] = field(default_factory=list)
     lost_lsns: list[tuple[int, int]] = field(default_factory=list)
     lost_ids: list[tuple[Id, Id]] = field(default_factory=list)
@@ -300,7 +301,7 @@ def _header(tree: Tree, lsn: int, epoch: int, skips: tuple[int, ...] = ()) -> Lo
     )
 
 
-def _publish(tree: Tree, health: Health, plan: _Plan, last: int) -> Head:
+def _publish(tree: Tree, health: Health, plan: _Plan, last: int) -> Head[Manifest]:
     seen = health.head.manifest
     birth = health.head.slot
     damaged = {key for key, problems in health.segments.items() if problems}

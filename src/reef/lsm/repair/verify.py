@@ -9,7 +9,7 @@ from reef.lsm.repair.health import Progress, Unreadable, examine
 from reef.lsm.retention.reachability import reachable_segments
 from reef.lsm.tree import Tree
 from reef.lsm.upkeep.executor import Executor
-from reef.manifest import Register
+from reef.manifest import MANIFESTS
 from reef.segment import Problem, birth_of
 
 
@@ -68,7 +68,7 @@ def verify(
     orphans = [i for i in health.objects if birth_of(i.key) is not None and i.key not in named]
     return Report(
         tuple(dict.fromkeys(problems)),
-        sum(Register.generation_of(info.key) is not None for info in health.objects),
+        sum(MANIFESTS.generation_of(info.key) is not None for info in health.objects),
         sum(Log.lsn_of(info.key) is not None for info in health.objects),
         len(health.live),
         len(orphans),

@@ -28,7 +28,7 @@ from reef.lsm.retention.reachability import reachable_segments
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.write.guest import append_as_guest
 from reef.manifest import Manifest
-from reef.manifest.register import PREFIX as MANIFEST_PREFIX
+from reef.manifest.manifests import PREFIX as MANIFEST_PREFIX
 from reef.segment import SegmentInfo
 from reef.segment.info import PREFIX as SEGMENT_PREFIX
 from reef.store.contract import ObjectInfo, Store

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from reef.log import Log
 from reef.lsm.retention.reachability import oldest_pinned, reachable_segments
-from reef.manifest import Manifest, Pin, Register
+from reef.manifest import MANIFESTS, Manifest, Pin
 from reef.segment import SegmentInfo
 from reef.segment.info import birth_of
 from reef.store.contract import ObjectInfo
@@ -88,7 +88,7 @@ def plan_collection(
     starts = [span.first for span in spans]
     for info in objects:
         lsn = Log.lsn_of(info.key)
-        generation = Register.generation_of(info.key)
+        generation = MANIFESTS.generation_of(info.key)
         if lsn is not None and lsn < manifest.wal_floor:
             place = bisect_left(starts, lsn + 1) - 1
             if place >= 0 and lsn <= spans[place].last:
@@ -138,7 +138,7 @@ def _orphans(
 def _moments(objects: Sequence[ObjectInfo], now: float) -> _Moments:
     times: dict[int, float] = {}
     for info in objects:
-        generation = Register.generation_of(info.key)
+        generation = MANIFESTS.generation_of(info.key)
         if generation is not None:
             times[generation] = info.modified
     return _Moments(times, now)

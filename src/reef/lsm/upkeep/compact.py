@@ -13,7 +13,7 @@ from reef.lsm.upkeep.executor import Executor, LocalExecutor
 from reef.lsm.upkeep.overtaken import overtaken
 from reef.lsm.upkeep.rewrite import rewrite
 from reef.lsm.write.upload import check_not_condemned
-from reef.manifest import Manifest, Superseded
+from reef.manifest import Manifest, Superseded, take_over
 from reef.manifest.register import Head
 
 
@@ -28,7 +28,7 @@ class Compacted:
     bytes_read: int
     bytes_written: int
     generation: int
-    head: Head = field(repr=False, compare=False)
+    head: Head[Manifest] = field(repr=False, compare=False)
 
 
 def compact(
@@ -44,14 +44,7 @@ def compact(
     head = tree.register.head()
     if _plan(tree, head.manifest, full) is None:
         return None
-    epoch = 0
-
-    def take_over(manifest: Manifest) -> Manifest:
-        nonlocal epoch
-        epoch = manifest.compactor_epoch + 1
-        return msgspec.structs.replace(manifest, compactor_epoch=epoch)
-
-    head = tree.register.publish(take_over, head)
+    epoch, head = take_over(tree.register, "compactor_epoch", head)
     plan = _plan(tree, head.manifest, full)
     if plan is None:
         return None

@@ -54,7 +54,7 @@ class Folded:
     segments: int
     bytes: int
     generation: int
-    head: Head = field(repr=False, compare=False)
+    head: Head[Manifest] = field(repr=False, compare=False)
 
 
 def fold_from_log(tree: Tree, *, executor: Executor | None = None) -> Folded | None:
@@ -203,7 +203,7 @@ def fold_from_memory(tree: Tree) -> Folded | None:
     return folded
 
 
-def _check_floor(head: Head, summary: LogSummary) -> None:
+def _check_floor(head: Head[Manifest], summary: LogSummary) -> None:
     first = head.manifest.wal_floor
     if summary.floor != first:
         raise ConcurrentPublication(f"the floor is {first} now, not {summary.floor}")
@@ -233,7 +233,11 @@ def _write(
 
 
 def _publish(
-    tree: Tree, head: Head, summary: LogSummary, last: int, segments: Sequence[SegmentInfo]
+    tree: Tree,
+    head: Head[Manifest],
+    summary: LogSummary,
+    last: int,
+    segments: Sequence[SegmentInfo],
 ) -> Folded:
     """Make the segments visible and raise the floor past slot `last`."""
     manifest = head.manifest

@@ -13,8 +13,6 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any
 
-import msgspec
-
 from reef.data.plain import ids_of, join
 from reef.data.schema import Schema
 from reef.errors import (
@@ -33,7 +31,7 @@ from reef.lsm.write.admission import Admitted, admit
 from reef.lsm.write.batch import Receipt, WriteBatch
 from reef.lsm.write.idempotency import recall
 from reef.lsm.write.upload import check_not_condemned
-from reef.manifest import Manifest
+from reef.manifest import Manifest, take_over
 from reef.store.contract import Buffer, size_of
 
 _LONGEST_WINDOW = 0.005
@@ -75,12 +73,9 @@ class Writer:
         """Take the namespace over: raise the epoch, replay the log, and fence at its end."""
         tree = self.tree
         tree.recover()
-
-        def raise_epoch(manifest: Manifest) -> Manifest:
-            self.epoch = max(manifest.writer_epoch, tree.view.unfolded.epoch) + 1
-            return msgspec.structs.replace(manifest, writer_epoch=self.epoch)
-
-        head = tree.register.publish(raise_epoch, tree.head)
+        self.epoch, head = take_over(
+            tree.register, "writer_epoch", tree.head, above=tree.view.unfolded.epoch
+        )
         tree.advance(head)
         self._confirmed = head.confirmed
         while not self._append([], []):

@@ -33,6 +33,7 @@ from reef.errors import InvalidInput, PastRetention
 from reef.lsm.read.splits import SPLIT_BYTES
 from reef.lsm.retention.reachability import first_retained_slot
 from reef.lsm.tree import Tree
+from reef.manifest import Manifest
 from reef.manifest.register import Head
 from reef.spark.feed.plan import Slot, Stretch, last_admitted, share_out
 from reef.spark.feed.rows import Shape, feed_schema, not_only_upserts
@@ -108,7 +109,7 @@ class _Feed:
         tree.recover()
         self.shape.check(tree.view.schema)
 
-    def first_slot(self, tree: Tree, head: Head, tip: int) -> int:
+    def first_slot(self, tree: Tree, head: Head[Manifest], tip: int) -> int:
         """Where the options say to begin."""
         if self.from_latest:
             return tip + 1
@@ -125,7 +126,7 @@ class _Feed:
             )
         return self.first or 1
 
-    def last_slot(self, tree: Tree, head: Head, tip: int) -> int:
+    def last_slot(self, tree: Tree, head: Head[Manifest], tip: int) -> int:
         """Where the options say to end."""
         if self.ending is not None:
             return first_since(tree, first_retained_slot(head.manifest), tip, self.ending + 1) - 1
@@ -135,7 +136,7 @@ class _Feed:
             )
         return self.last or tip
 
-    def retained(self, head: Head, first: int) -> int:
+    def retained(self, head: Head[Manifest], first: int) -> int:
         """The slot itself if the log is there from it on. Otherwise `PastRetention`, or the first
         that is there if that may be."""
         left = first_retained_slot(head.manifest)
