@@ -16,7 +16,7 @@ from demo.damage import damage
 from demo.ending import end, farewell
 from demo.history import regret
 from demo.murder import murder
-from demo.pipeline import RATINGS, pipeline
+from demo.pipeline import RATINGS, pipeline, prepare
 from demo.reading import read
 from demo.shaping import shape
 from demo.stage import ClaimFailed, Stage
@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--bucket", metavar="DIR|URL", help="use this bucket, and keep it")
     parser.add_argument("--fast", action="store_true", help="do not pause for reading")
     parser.add_argument("--films", type=int, default=FILMS, help=f"how many (default {FILMS})")
+    parser.add_argument("--no-spark", action="store_true", help="leave out the part on Spark")
     parser.add_argument("--master", default="local[*]", help="where Spark runs (local[*])")
     parser.add_argument("--facts", metavar="FILE", help="also write what was measured, as JSON")
     chosen = parser.parse_args(arguments)
@@ -80,7 +81,10 @@ def _run(chosen: argparse.Namespace, temporary: str) -> int:
         stage, url, films, store, reef.connect(store, options=options), films.films, chosen.master
     )
     try:
-        for chapter in (fill, agree, shape, read, regret, murder, damage, pipeline, end):
+        chapters = [fill, agree, shape, read, regret, murder, damage, end]
+        if not chosen.no_spark:
+            chapters += [prepare, pipeline]
+        for chapter in chapters:
             began = stage.seconds
             chapter(tour)
             tour.facts[f"seconds_{chapter.__name__}"] = round(stage.seconds - began, 2)
@@ -98,9 +102,9 @@ def _run(chosen: argparse.Namespace, temporary: str) -> int:
 def _title(stage: Stage) -> None:
     stage.panel(
         "[bold]Reef[/bold]: a database whose only durable state is a bucket\n\n"
-        "In the next minute or two a catalogue of films is written, raced for, read, deleted by"
-        " mistake and brought back; its writers are killed, its bytes damaged, and raw files go"
-        " through Spark into the bucket and out again. Every number is"
+        "In the next half minute a catalogue of films is written, raced for, read, deleted by"
+        " mistake and brought back; its writers are killed and its bytes damaged. In a second part"
+        " raw files go through Spark into the bucket and out again. Every number is"
         " measured as you watch. Every [bold green]✓[/bold green] was checked a moment before, and"
         " the tour stops at the first that does not hold.",
         "cyan",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import shutil
+import subprocess
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,16 @@ RATINGS = "ratings"
 _FILES = 4
 _EACH = 5
 _SEED = 7
+
+
+def prepare(tour: Tour) -> None:
+    """Install Spark, if it is not there: only this part needs it."""
+    if find_spec("pyspark") is not None and find_spec("pandas") is not None:
+        return
+    bootstrap = Path(__file__).resolve().parent.parent / "script" / "bootstrap"
+    with tour.stage.working("installing Spark, about 500 MB, for the second part"):
+        subprocess.run([str(bootstrap), "--spark"], check=True, stdout=subprocess.DEVNULL)
+    importlib.invalidate_caches()
 
 
 def pipeline(tour: Tour) -> None:
