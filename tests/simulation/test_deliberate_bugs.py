@@ -17,11 +17,14 @@ import reef.lsm.retention.pins
 import reef.lsm.upkeep.fold
 import reef.lsm.upkeep.rewrite
 import reef.lsm.write.writer
+import simulation.programs
 from reef.data.schema import Schema
 from reef.errors import AlreadyExists, Fenced, ObjectNotFound, StoreUnavailable
 from reef.log import Log, LogEntry, LogHeader
 from reef.log.codec import encode
 from reef.lsm.read.view import View
+from reef.lsm.repair.health import needs
+from reef.lsm.repair.restore import _log_is_whole
 from reef.lsm.tree import Tree
 from reef.lsm.write.writer import Writer
 from reef.manifest import Manifest, Register
@@ -195,6 +198,36 @@ def pin_without_looking(patch: Patch) -> None:
     patch.setattr(reef.lsm.retention.pins, "_is_young", lambda tree, generation, pinned: True)
 
 
+def restore_from_the_past(patch: Patch) -> None:
+    """No bug: repairs take the newest segments for damaged, and go back to the oldest base."""
+    patch.setattr(simulation.programs, "MEDICAL", ("repair",))
+    honest = reef.lsm.repair.repair._plan_segments
+
+    def plan_segments(tree: Tree, health: Any, plan: Any) -> None:
+        honest(tree, health, plan)
+        head = health.head.manifest
+        for manifest in health.generations.values():
+            if manifest.wal_floor > head.wal_floor or needs(manifest) == needs(head):
+                continue
+            if health.is_sound(needs(manifest)) and _log_is_whole(health, manifest.wal_floor):
+                plan.base = manifest
+                return
+
+    patch.setattr(reef.lsm.repair.repair, "_plan_segments", plan_segments)
+
+
+def delete_what_a_repair_named_again(patch: Patch) -> None:
+    restore_from_the_past(patch)
+    patch.setattr(
+        reef.lsm.retention.collect, "_unneeded", lambda tree, published, doomed: list(doomed)
+    )
+
+
+def restore_without_the_log(patch: Patch) -> None:
+    restore_from_the_past(patch)
+    patch.setattr(reef.lsm.repair.repair, "check_log_kept", lambda newest, base: None)
+
+
 # Bugs that only a long sleep at the wrong moment brings out are looked for among sleepers.
 LONG: dict[str, Any] = {"quick": True, "steps": 20, "requests": 300}
 SLEEPERS: dict[str, Any] = {
@@ -204,11 +237,19 @@ SLEEPERS: dict[str, Any] = {
     **LONG,
 }
 LOSSES: dict[str, Any] = {"faults": ("lose", "late"), "intensity": 0.06}
+SLOW: dict[str, Any] = {
+    "faults": ("slow", "pause"),
+    "intensity": 0.2,
+    **LONG,
+    "steps": 30,
+    "requests": 600,
+}
 TIDY = ("writer", "indexer", "indexer", "compactor", "compactor")
 BUSY = ("writer", "writer", "indexer", "compactor", "worker", "collector")
 LOADERS = ("writer", "writer", "loader", "loader")
 DOCTORS = ("writer", "reader", "doctor", "doctor")
 HISTORIANS = ("writer", "historian", "historian", "worker", "collector", "compactor")
+WARD = ("writer", "worker", *6 * ("doctor",), "collector", "collector")
 KEEPERS = ("writer", "indexer", "worker", "collector", "loader")
 
 BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
@@ -227,6 +268,8 @@ BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
     (rebuild_without_the_newest_slot, 50, {"roles": DOCTORS}),
     (move_what_is_held, 50, {"roles": ("writer", "indexer", "historian")}),
     (collect_what_is_pinned, 100, {**LONG, "roles": HISTORIANS}),
+    (delete_what_a_repair_named_again, 50, {**SLOW, "roles": WARD}),
+    (restore_without_the_log, 200, {**SLOW, "roles": WARD}),
     (pin_without_looking, 200, {**LONG, "roles": HISTORIANS}),
 ]
 

@@ -20,7 +20,7 @@ from reef.lsm.read.merge import merge
 from reef.lsm.read.view import runs_of
 from reef.lsm.repair.health import Health, Progress, Unreadable, examine, needs
 from reef.lsm.repair.leftovers import Leftovers, gather_leftovers
-from reef.lsm.repair.restore import find_base, restore
+from reef.lsm.repair.restore import check_log_kept, find_base, restore
 from reef.lsm.tree import Tree
 from reef.lsm.upkeep.executor import Executor, LocalExecutor
 from reef.lsm.upkeep.rewrite import rewrite
@@ -106,6 +106,7 @@ def _from_generation(tree: Tree, health: Health, executor: Executor) -> Rebuilt:
         if before != (newest.segments, newest.window, newest.wal_floor):
             raise ConcurrentPublication("the tree was changed while it was rebuilt; try again")
         check_not_condemned(newest.orphan_floor, (*rows, *window))
+        check_log_kept(newest, base)
         schema = newest.parsed_schema().extended(
             restored.schema.attributes, restored.schema.id_kind
         )

@@ -29,12 +29,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from reef.errors import ConcurrentPublication, Corruption
+from reef.errors import ConcurrentPublication, Corruption, ObjectNotFound
 from reef.log import Log, LogHeader
+from reef.log.tail import MissingSlot
 from reef.lsm.repair.health import Health, Progress, Unreadable, examine, needs
 from reef.lsm.repair.quarantine import PREFIX as QUARANTINE
 from reef.lsm.repair.quarantine import copy_aside, note_missing, quarantined
-from reef.lsm.repair.restore import Restored, find_base, restore
+from reef.lsm.repair.restore import Restored, check_log_kept, find_base, restore
 from reef.lsm.repair.salvage import Salvage, check_supported, rewrite, survey
 from reef.lsm.retention.reachability import first_retained_slot
 from reef.lsm.tree import Tree
@@ -308,14 +309,22 @@ def _publish(tree: Tree, health: Health, plan: _Plan, last: int) -> Head[Manifes
     restored: Restored | None = None
     if plan.base is not None:
         through = last if plan.fold else seen.wal_floor - 1
-        replacements = {s.info.key: rewrite(tree, s, birth) for s in plan.salvages}
-        restored = restore(tree, plan.base, through, birth, replacements)
+        try:
+            replacements = {s.info.key: rewrite(tree, s, birth) for s in plan.salvages}
+            restored = restore(tree, plan.base, through, birth, replacements)
+        except (ObjectNotFound, MissingSlot) as gone:
+            if tree.register.head().slot == birth:
+                raise
+            # It was there when it was examined: a slow repair was overtaken by a collector.
+            raise ConcurrentPublication(f"{gone}; it was collected meanwhile, try again") from None
         fresh = [info for group in replacements.values() for info in group]
         fresh += restored.fresh
 
     def edit(newest: Manifest) -> Manifest:
         if restored is not None:
+            assert plan.base is not None
             check_not_condemned(newest.orphan_floor, fresh)
+            check_log_kept(newest, plan.base)
             written = {info.key for info in fresh}
             newest = _with_restored(newest, seen, restored, through, written, damaged)
         if plan.republish:

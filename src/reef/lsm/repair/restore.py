@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from reef.data.rows import ID, PATCH, kinds_of
 from reef.data.schema import Schema
+from reef.errors import ConcurrentPublication
 from reef.log import LogTail
 from reef.lsm.memtable import Gathered
 from reef.lsm.read.lookup import lookup
@@ -93,6 +94,14 @@ def restore(
         tuple(refold.fresh),
         tuple(refold.dropped),
     )
+
+
+def check_log_kept(newest: Manifest, base: Manifest) -> None:
+    """Raise `ConcurrentPublication` unless the log since the base has been retained until now, for
+    the publication of what was restored from it. Slots that were collected meanwhile are not
+    missed when they are read: the log then seems to end before them."""
+    if base.wal_floor < first_retained_slot(newest):
+        raise ConcurrentPublication(f"log slot {base.wal_floor} was collected meanwhile; try again")
 
 
 class _Refold:

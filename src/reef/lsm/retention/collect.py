@@ -6,7 +6,10 @@ The order that makes it safe, whoever else is at work and whoever dies where:
    here on no indexer or compactor can publish a segment born below the floor.
 2. If there are orphans, a log record carries the floor into the log. From its slot on no bulk load
    can ingest such a segment either, and what was ingested before it has been seen.
-3. Only then objects are deleted. Dying in between leaves objects that the next pass finds.
+3. Only then objects are deleted, and of them only what the published manifest and the log leave
+   unneeded: a repair may have named again what the plan took for due. From the publication on it
+   cannot any more, since nothing protects what was forgotten. Dying in between leaves objects that
+   the next pass finds.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ from functools import partial
 import msgspec
 
 from reef.errors import ConcurrentPublication
-from reef.log import LogTail
+from reef.log import Log, LogTail
 from reef.log.log import PREFIX as LOG_PREFIX
 from reef.log.tail import MissingSlot
 from reef.lsm.records import Condemn, encode_condemn
-from reef.lsm.retention.collection import Collection, plan_collection
-from reef.lsm.retention.reachability import reachable_segments
+from reef.lsm.retention.collection import Collection, Doomed, plan_collection
+from reef.lsm.retention.reachability import is_retained_slot, reachable_segments
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.write.guest import append_as_guest
 from reef.manifest import Manifest
@@ -83,14 +86,29 @@ def _collect(tree: Tree, apply: bool) -> Collected:
         return None if (superseded, folded, floor, pins) == unchanged else edited
 
     head = tree.register.publish(forget, head)
-    victims = list(plan.due)
     if plan.orphans:
         floor = head.manifest.orphan_floor
-        view = append_as_guest(tree, lambda view: ([], [encode_condemn(Condemn(floor))]))
-        named = reachable_segments(view.manifest, view.unfolded.named)
-        victims += [orphan for orphan in plan.orphans if orphan.key not in named]
+        append_as_guest(tree, lambda view: ([], [encode_condemn(Condemn(floor))]))
+    victims = _unneeded(tree, head.manifest, (*plan.due, *plan.orphans))
     tree.store.delete_many([victim.key for victim in victims])
     return Collected(plan, True, len(victims), sum(victim.size for victim in victims))
+
+
+def _unneeded(tree: Tree, published: Manifest, doomed: Sequence[Doomed]) -> list[Doomed]:
+    """Those of the planned objects that neither the manifest just published nor the log names."""
+    if not any(item.key.startswith(SEGMENT_PREFIX) for item in doomed):
+        named: set[str] = set()
+    else:
+        tree.refresh()
+        view = tree.view
+        named = reachable_segments(published, ())
+        named |= reachable_segments(view.manifest, view.unfolded.named)
+    return [item for item in doomed if item.key not in named and not _is_kept(published, item.key)]
+
+
+def _is_kept(published: Manifest, key: str) -> bool:
+    lsn = Log.lsn_of(key)
+    return lsn is not None and is_retained_slot(published, lsn)
 
 
 def _ingested(
