@@ -118,6 +118,51 @@ def test_csv_takes_types_from_its_cells(shell: Shell) -> None:
     assert shell.ok("get", "m", "8").lines[0]["n"] is None
 
 
+WIDE = "99999999999999999999"
+
+
+@pytest.mark.parametrize("ending", ["\n", "", "\r\n"])
+def test_csv_numbers_of_more_than_64_bits_are_text(shell: Shell, ending: str) -> None:
+    """As in pandas. A float would be another number."""
+    rows = [
+        "id,wide,unsigned,mixed,small,spaced,words",
+        f'a,1,18446744073709551615,1.5,1,"{WIDE} ","one\ntwo"',
+        f'b,-{WIDE},,{WIDE},2,1,""',
+    ]
+    shell.ok("write", "m", "--format", "csv", "--create", stdin="\n".join(rows) + ending)
+    assert shell.ok("status", "m", "--json").document["attributes"] == {
+        "wide": "string", "unsigned": "string", "mixed": "float64", "small": "int64",
+        "spaced": "string", "words": "string",
+    }  # fmt: skip
+    assert shell.ok("get", "m", "a").lines[0]["unsigned"] == "18446744073709551615"
+    assert shell.ok("get", "m", "b").lines[0] == {
+        "id": "b", "wide": f"-{WIDE}", "unsigned": None, "mixed": 1e20, "small": 2, "spaced": "1",
+        "words": "",
+    }  # fmt: skip
+
+
+def test_csv_numbers_that_are_declared_stay_what_they_are(shell: Shell) -> None:
+    shell.ok("create", "m", "--attribute", "f=float64,n=int64,s=string")
+    shell.ok("write", "m", "--format", "csv", stdin=f"id,f,s\na,{WIDE},{WIDE}\n")
+    assert shell.ok("get", "m", "a").lines[0] == {"id": "a", "f": 1e20, "s": WIDE}
+    answer = shell.run("write", "m", "--format", "csv", stdin=f"id,n\na,1\nb,{WIDE}\n")
+    assert answer.code == 1
+    assert "Row #3" in answer.err
+
+
+def test_csv_numbers_that_are_wide_later_are_refused(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reef.cli.csv_source._BLOCK", 64)
+    rows = "".join(f"r{number},{number}\n" for number in range(20))
+    answer = shell.run("load", "m", "--format", "csv", "--create", "--from",
+                       shell.file("n.csv", f"id,n\n{rows}z,{WIDE}\n"))  # fmt: skip
+    assert answer.code == 1
+    assert WIDE in answer.err
+    shell.ok("load", "m", "--create", "--from", shell.file("n.csv", f"id,n\n{rows}"))
+    assert shell.ok("count", "m", "--json").document == {"count": 20}
+
+
 @pytest.mark.parametrize(
     ("cell", "moment"),
     [

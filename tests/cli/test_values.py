@@ -14,6 +14,7 @@ from reef.cli.values import (
     age_text,
     bytes_text,
     counted,
+    just_after,
     moment_text,
     parse_attributes,
     split_names,
@@ -29,7 +30,7 @@ def test_ages(text: str, seconds: float) -> None:
     assert AGE.convert(text, None, None) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5m", "5 m", "m", "5y", "1e3"])
+@pytest.mark.parametrize("text", ["", "soon", "-5m", "5 m", "m", "5y", "1e3", "36501d", "9" * 400])
 def test_no_ages(text: str) -> None:
     with pytest.raises(click.BadParameter):
         AGE.convert(text, None, None)
@@ -41,6 +42,9 @@ def test_moments() -> None:
         assert MOMENT.convert(text, None, None) == noon
     ago = datetime.now(UTC) - MOMENT.convert("2h", None, None)
     assert abs(ago - timedelta(hours=2)) < timedelta(minutes=5)
+    last = MOMENT.convert("9999-12-31T23:59:59.999999Z", None, None)
+    assert just_after(noon) - noon == timedelta(microseconds=1)
+    assert just_after(last) == last
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 An empty cell is null, "" in quotes is the empty string. What the schema knows is read as its type,
 lists, vectors and json as JSON text, bytes as base64; anything else takes the type of the file's
-first block. Ids are strings unless the namespace has integers. Timestamps that name no zone are
-taken as UTC.
+first block. A column of whole numbers some of which have more than 64 bits is text, as in pandas:
+a float would change them. Ids are strings unless the namespace has integers. Timestamps that name
+no zone are taken as UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import msgspec
@@ -23,6 +25,7 @@ from reef.errors import InvalidInput
 
 _BLOCK = 4 << 20
 _ZONE = r"([Zz]|[+-]\d\d(:?\d\d)?)$"
+_WHOLE = r"^\s*[+-]?[0-9]+\s*$"
 _UTC = pa.timestamp("us", tz="UTC")
 
 
@@ -38,17 +41,10 @@ def csv_batches(
         for attribute, kind in schema.attributes.items()
     }
     types[id_name] = pa.uint64() if schema.id_kind == INTEGER_IDS else pa.string()
+    front = _read(file, _BLOCK)
+    types.update((wide, pa.string()) for wide in _too_wide(front, types))
     reader = pa.csv.open_csv(
-        file,
-        # With threads Arrow cannot say which row was wrong, and they gain nothing here.
-        read_options=pa.csv.ReadOptions(block_size=_BLOCK, use_threads=False),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(
-            column_types=types,
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
+        io.BufferedReader(_Rejoined(front, file), _BLOCK), **_options(types, _BLOCK)
     )
     names = reader.schema.names
     if id_name not in names:
@@ -79,6 +75,79 @@ def csv_batches(
             columns.append(array)
         yield pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
         first += batch.num_rows
+
+
+def _options(types: Mapping[str, pa.DataType], block: int) -> dict[str, Any]:
+    return {
+        # With threads Arrow cannot say which row was wrong, and they gain nothing here.
+        "read_options": pa.csv.ReadOptions(block_size=block, use_threads=False),
+        "parse_options": pa.csv.ParseOptions(newlines_in_values=True),
+        "convert_options": pa.csv.ConvertOptions(
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    }
+
+
+def _read(file: IO[bytes], size: int) -> bytes:
+    """The next bytes of a file, fewer only where it ends: a pipe gives a few at a time."""
+    pieces: list[bytes] = []
+    while size and (piece := file.read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _too_wide(front: bytes, types: Mapping[str, pa.DataType]) -> list[str]:
+    """The columns that begin with nothing but whole numbers, some beyond 64 bits. Arrow would make
+    floats of them."""
+    # Without the row that is cut off. A line feed with an even number of quotes before it ends one.
+    end = len(front) if len(front) < _BLOCK else front.rfind(b"\n") + 1
+    while end and front.count(b'"', 0, end) % 2:
+        end = front.rfind(b"\n", 0, end - 1) + 1
+    front = front[: end or len(front)]
+    if not front:
+        return []
+    try:
+        first = pa.csv.read_csv(io.BytesIO(front), **_options(types, len(front)))
+        floats = [
+            f.name for f in first.schema if pa.types.is_floating(f.type) and f.name not in types
+        ]
+        if not floats:
+            return []
+        texts = pa.csv.read_csv(
+            io.BytesIO(front),
+            **_options({**types, **dict.fromkeys(floats, pa.string())}, len(front)),
+        )
+    except (pa.ArrowInvalid, KeyError):
+        # Reading it in earnest says what is wrong, and where.
+        return []
+    return [
+        name
+        for name in floats
+        if texts.schema.names.count(name) == 1
+        and pc.all(pc.match_substring_regex(texts[name], _WHOLE)).as_py()
+    ]
+
+
+class _Rejoined(io.RawIOBase):
+    """A file again, of which the front was read already."""
+
+    def __init__(self, front: bytes, file: IO[bytes]) -> None:
+        self._front = io.BytesIO(front)
+        self._file = file
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer, or a part of it."""
+        data = self._front.read(len(buffer)) or self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class _BadCell(ValueError):

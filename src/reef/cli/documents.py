@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +11,16 @@ import click
 from reef.cli.cluster import master_option, on_spark
 from reef.cli.output import plain, print_json, progress
 from reef.cli.session import Function, Session, common_options, pass_session
-from reef.cli.values import AGE, MOMENT, bytes_text, counted, parse_id, split_names
+from reef.cli.values import (
+    AGE,
+    MOMENT,
+    bytes_text,
+    counted,
+    just_after,
+    parse_bound,
+    parse_id,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from reef.data.schema import Schema
@@ -38,8 +47,7 @@ def state_of(
     if len(given) > 1:
         raise click.UsageError("give one of --generation, --lsn and --time")
     if moment is not None:
-        # Clocks count finer than moments are written: what is shown as this moment is included.
-        moment += timedelta(microseconds=1)
+        moment = just_after(moment)
     return namespace.at(generation=generation, lsn=lsn, time=moment)
 
 
@@ -134,8 +142,8 @@ def scan(
         state = state_of(opened, generation, lsn, moment)
         schema = state.schema
         found = state.scan(
-            start=None if start is None else parse_id(start, schema),
-            stop=None if stop is None else parse_id(stop, schema),
+            start=None if start is None else parse_bound(start, schema),
+            stop=None if stop is None else parse_bound(stop, schema),
             prefix=prefix,
             columns=None if columns is None else split_names(columns),
             filter=where,
@@ -312,7 +320,7 @@ def export(
                 filter=where,
                 generation=generation,
                 lsn=lsn,
-                time=None if moment is None else moment + timedelta(microseconds=1),
+                time=None if moment is None else just_after(moment),
                 overwrite=overwrite,
                 session=spark,
                 progress=advance,

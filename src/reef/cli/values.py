@@ -17,6 +17,10 @@ _AGE = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+|\d+(?:\.\d+)?")
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 
 
+LONGEST_AGE = 100 * 365 * 86_400
+"""In seconds: a hundred years. Clocks and sleeps cannot count much further."""
+
+
 class Age(click.ParamType[float]):
     """A length of time such as 90s, 15m, 24h, 7d or 1h30m; a bare number is seconds."""
 
@@ -31,7 +35,10 @@ class Age(click.ParamType[float]):
         text = str(value).strip().lower()
         if not _AGE.fullmatch(text):
             self.fail(f"{value!r} is not a length of time such as 15m, 24h or 7d", param, ctx)
-        return sum(float(number) * _UNITS[unit or "s"] for number, unit in _PART.findall(text))
+        age = sum(float(number) * _UNITS[unit or "s"] for number, unit in _PART.findall(text))
+        if age > LONGEST_AGE:
+            self.fail(f"{str(value)[:40]!r} is more than a hundred years", param, ctx)
+        return age
 
 
 class Moment(click.ParamType[datetime]):
@@ -53,11 +60,21 @@ class Moment(click.ParamType[datetime]):
             return now - timedelta(seconds=AGE.convert(text, param, ctx))
         try:
             moment = datetime.fromisoformat(text)
+            if moment.tzinfo is None:
+                return moment.replace(tzinfo=UTC)
+            return moment.astimezone(UTC)
         except ValueError:
             self.fail(f"{value!r} is not a moment such as 2024-05-01T12:00:00Z or 2h", param, ctx)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+        except OverflowError:
+            self.fail(f"{value!r} is not in the years 1 to 9999 of UTC", param, ctx)
 
 
+def just_after(moment: datetime) -> datetime:
+    """The moment that bounds what is shown as this one: clocks count finer than it is written."""
+    return min(moment, _LAST) + timedelta(microseconds=1)
+
+
+_LAST = datetime.max.replace(tzinfo=UTC) - timedelta(microseconds=1)
 AGE = Age()
 MOMENT = Moment()
 
@@ -72,6 +89,15 @@ def parse_id(text: str, schema: Schema) -> str | int:
     if not (text.isascii() and text.isdigit()):
         raise InvalidId(f"{text!r} is not an id of this namespace, whose ids are unsigned integers")
     return int(text)
+
+
+def parse_bound(text: str, schema: Schema) -> str | int:
+    """What was typed as a bound of ids, which need not be an id, or `InvalidId`."""
+    from reef.data.schema import INTEGER_IDS
+
+    if schema.id_kind == INTEGER_IDS and text.removeprefix("-").isdigit() and text.isascii():
+        return int(text)
+    return parse_id(text, schema)
 
 
 def parse_attributes(texts: Iterable[str]) -> dict[str, str]:

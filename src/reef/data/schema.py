@@ -91,4 +91,4 @@ def check_attribute_name(name: object) -> str:
         raise InvalidName(
             f"attribute name {name!r} must be 1 to {LONGEST_ATTRIBUTE_NAME} bytes of printable text"
         )
-    return name
+    return str.__str__(name)

@@ -54,7 +54,7 @@ def make_batch(
         delete_ids = tombstones.column(ID).unique()
     where = parsed_filter(delete_where, schema)
     if condition is not None:
-        check_condition(condition, schema)
+        condition = check_condition(condition, schema)
     rows = sum(len(part) for part in (upsert_rows, patch_rows, delete_ids) if part is not None)
     if not rows and where is None:
         raise InvalidInput("the batch is empty: it has no upserts, patches or deletes")
@@ -101,7 +101,7 @@ def check_idempotency_key(key: object) -> str:
         raise InvalidInput("an idempotency key must be printable text")
     if not 0 < len(key.encode()) <= LONGEST_KEY:
         raise InvalidInput(f"an idempotency key must have 1 to {LONGEST_KEY} bytes")
-    return key
+    return str.__str__(key)
 
 
 def last_of_each(rows: pa.RecordBatch) -> pa.RecordBatch:

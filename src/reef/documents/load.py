@@ -29,7 +29,7 @@ def load(
     """Load rows, or an iterator of batches of rows, as one atomic write. The last row of an id
     wins. Without any rows there is nothing to load, unless nothing is to replace what is there."""
     if key is not None:
-        check_idempotency_key(key)
+        key = check_idempotency_key(key)
     tree.refresh()
     birth = tree.head.manifest.generation
     schema = tree.view.schema

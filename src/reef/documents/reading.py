@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from reef.data.filter import Expression
 from reef.data.ids import check_each, check_id
+from reef.data.interval import interval_of, prefix_interval
 from reef.data.rows import ID
-from reef.data.schema import STRING_IDS, Schema
+from reef.data.schema import Schema
 from reef.documents.batches import parsed_filter
 from reef.documents.export import FILE_BYTES, Exported, destination_at, export, write_file
 from reef.documents.scan import Scan
@@ -80,7 +81,8 @@ class Reading(ABC):
     ) -> Scan:
         """Documents with start <= id < stop (or of an id prefix) that the filter keeps, by id.
 
-        Strings are ordered by code point. Only what is needed is fetched: blocks in range, columns
+        Strings are ordered by code point. A bound need not be an id: it may be empty, or longer
+        than any id. Only what is needed is fetched: blocks in range, columns
         asked for, groups whose statistics do not rule the filter out.
         """
         view = self._current()
@@ -92,10 +94,9 @@ class Reading(ABC):
         if prefix is not None:
             if start is not None or stop is not None:
                 raise InvalidInput("a scan takes a prefix or start and stop, not both")
-            start, stop = _prefix_range(prefix, schema)
-        for bound in (start, stop):
-            if bound is not None:
-                check_id(bound, schema)
+            start, stop = prefix_interval(prefix, schema)
+        else:
+            start, stop = interval_of(start, stop, schema)
 
         memory = view.pin()
 
@@ -199,20 +200,6 @@ def check_columns(columns: Sequence[str], schema: Schema) -> Sequence[str]:
         if name != ID and name not in schema.attributes:
             raise InvalidInput(f"there is no attribute {name!r} in the schema")
     return columns
-
-
-def _prefix_range(prefix: str, schema: Schema) -> tuple[str, str | None]:
-    if schema.id_kind not in (STRING_IDS, None) or not isinstance(prefix, str):
-        raise InvalidInput("a prefix scan needs ids that are strings")
-    bound = prefix
-    while bound:
-        following = ord(bound[-1]) + 1
-        if following == 0xD800:
-            following = 0xE000
-        if following <= 0x10FFFF:
-            return prefix, bound[:-1] + chr(following)
-        bound = bound[:-1]
-    return prefix, None
 
 
 class FrozenReading(Reading):

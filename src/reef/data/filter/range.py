@@ -6,6 +6,7 @@ from typing import Any
 
 from reef.data.filter.numbers import against_integers
 from reef.data.filter.tree import And, Compare, Expression, In, Literal, Not, Or, StartsWith
+from reef.data.interval import after_prefix
 from reef.data.rows import ID
 
 Range = tuple[Any, Any]
@@ -43,7 +44,7 @@ def _range(expression: Expression, negated: bool) -> Range:
         return _hull([_compare("=", value, negated) for value in expression.values])
     if isinstance(expression, StartsWith) and expression.name == ID:
         prefix = expression.prefix
-        return (prefix, _after(prefix)) if isinstance(prefix, str) else _ALL
+        return (prefix, after_prefix(prefix)) if isinstance(prefix, str) else _ALL
     return _ALL
 
 
@@ -88,13 +89,3 @@ def _hull(ranges: list[Range]) -> Range:
         None if None in starts else min(starts),
         None if None in stops else max(stops),
     )
-
-
-def _after(prefix: str) -> str | None:
-    """The least string above every string with the prefix."""
-    for end in range(len(prefix), 0, -1):
-        point = ord(prefix[end - 1]) + 1
-        if point <= 0x10FFFF:
-            # Surrogates are not characters: the next one after U+D7FF is U+E000.
-            return prefix[: end - 1] + chr(0xE000 if point == 0xD800 else point)
-    return None

@@ -186,14 +186,21 @@ def literal(value: object) -> Literal:
         value = value.item()
     if value is None:
         raise InvalidFilter("nothing compares with null: use is_null()")
-    if isinstance(value, bool | int | float | bytes):
+    # Of their own class, whatever a subclass adds: they are compared, and written down.
+    if isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, bytes):
+        return bytes(value)
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError:
             raise InvalidFilter(f"{value!r} is not valid Unicode") from None
-        return value
+        return str.__str__(value)
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:
             raise InvalidFilter(f"the timestamp {value!r} needs a time zone")
