@@ -109,6 +109,11 @@ class Health:
             or self.left_over
         )
 
+    @property
+    def lone_head(self) -> Head[Manifest] | None:
+        """The head if only the hint has it: nobody else believes it until it is published anew."""
+        return None if self.head.manifest.generation in self.generations else self.head
+
     def is_sound(self, infos: Iterable[SegmentInfo]) -> bool:
         """Whether these segments are all there, undamaged, and kept from collection."""
         return all(self.segments.get(info.key) == [] for info in infos)

@@ -132,7 +132,7 @@ def _from_generation(tree: Tree, health: Health, executor: Executor) -> Rebuilt:
             folded=folded,
         )
 
-    head = tree.register.publish(edit, health.head)
+    head = tree.register.publish(edit, health.lone_head)
     tree.store.delete_many([info.key for info in restored.fresh])
     return _report(
         head,

@@ -333,7 +333,7 @@ def _publish(tree: Tree, health: Health, plan: _Plan, last: int) -> Head[Manifes
             newest = msgspec.structs.replace(newest, orphan_floor=newest.generation)
         return _with_less_history(newest, plan)
 
-    return tree.register.publish(edit, health.head)
+    return tree.register.publish(edit, health.lone_head)
 
 
 def _with_restored(
