@@ -24,7 +24,7 @@ def test_an_empty_one_holds_nothing() -> None:
     table = Memtable()
     assert table.find("a") == []
     assert table.find_many(["a", "b"]) == [[], []]
-    assert table.sorted() is None
+    assert table.sorted().runs == ()
     assert table.batches() == []
     assert (len(table), table.rows) == (0, 0)
 
@@ -66,14 +66,14 @@ def test_sorted_is_newest_first_and_leaves_out_what_is_hidden() -> None:
     table.add(1, rows("b", "a"))
     table.add(2, rows("a"))
     table.add(3, rows("a", kind=2))
-    found = table.sorted()
-    assert found is not None
+    runs = table.sorted()
+    (found,) = runs.sources()[0]
     assert found.column(ID).to_pylist() == ["a", "a", "b"]
     assert lsns_of(found).tolist() == [3, 2, 1]
     assert found.schema.names[1] == LSN
-    assert table.sorted() is found
+    assert table.sorted() is runs
     table.add(4, rows("c"))
-    assert table.sorted() is not found
+    assert table.sorted() is not runs
 
 
 def test_readers_see_whole_batches() -> None:

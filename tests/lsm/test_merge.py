@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reef.data import measure as measuring
 from reef.data.documents import documents_of
 from reef.data.rows import DELETE, ID, KIND, LSN, PATCH, UPSERT, kinds_of, lsns_of, null_flag
+from reef.lsm import gathered, memory_runs, pieces
 from reef.lsm.memtable import Memtable
 from reef.lsm.read.merge import merge
 
@@ -94,6 +97,7 @@ def source_of(rows: list[Version], size: int, reverse: bool) -> list[pa.RecordBa
     st.integers(1, 4),
     st.integers(1, 3),
     st.sampled_from([1, 2, 5, 64]),
+    st.sampled_from([1, 60, 200, 1 << 20]),
     st.booleans(),
     st.data(),
 )
@@ -102,6 +106,7 @@ def test_against_the_model(
     count: int,
     size: int,
     window: int,
+    nbytes: int,
     reverse: bool,
     data: st.DataObject,
 ) -> None:
@@ -111,11 +116,12 @@ def test_against_the_model(
         for n in range(count)
     ]
     expected = model(rows)
-    merged = list(merge(sources, reverse=reverse, window_rows=window))
+    limits = {"reverse": reverse, "window_rows": window, "window_bytes": nbytes}
+    merged = list(merge(sources, **limits))  # type: ignore[arg-type]
     found = [document for batch in merged for document in documents_of(batch)]
     assert [row["id"] for row in found] == sorted(expected, reverse=reverse)
     assert {row["id"]: row for row in found} == expected
-    with_dead = list(merge(sources, keep_tombstones=True, reverse=reverse, window_rows=window))
+    with_dead = list(merge(sources, keep_tombstones=True, **limits))  # type: ignore[arg-type]
     tombstones = {
         id: int(lsn)
         for batch in with_dead
@@ -175,9 +181,21 @@ def test_many_rows_in_windows(reverse: bool) -> None:
 
 
 @settings(max_examples=200)
-@given(versions, st.data())
-def test_the_memtable_is_the_same_merge(rows: list[Version], data: st.DataObject) -> None:
+@given(versions, st.sampled_from([1, 100, 1 << 20]), st.booleans(), st.data())
+def test_the_memtable_is_the_same_merge(
+    rows: list[Version], nbytes: int, reverse: bool, data: st.DataObject
+) -> None:
     """Batches of the log in order, in the memtable and gathered, agree with the model."""
+    with (
+        patch.object(gathered, "SLICE_BYTES", nbytes),
+        patch.object(pieces, "CHUNK_BYTES", 4 * nbytes),
+        patch.object(memory_runs, "_SMALL_ROWS", 2),
+        patch.object(measuring, "_ROUGH_BYTES", 0),
+    ):
+        _check_memtable(rows, reverse, data)
+
+
+def _check_memtable(rows: list[Version], reverse: bool, data: st.DataObject) -> None:
     ordered = sorted(rows, key=lambda row: row[1])
     table = Memtable()
     log: list[tuple[int, pa.RecordBatch]] = []
@@ -190,14 +208,36 @@ def test_the_memtable_is_the_same_merge(rows: list[Version], data: st.DataObject
         log.append((part[-1][1], batch))
         if data.draw(st.booleans()):
             table.find("a")
+        if data.draw(st.booleans()):
+            table.sorted()
         start = stop
     expected = model(rows)
-    memory = table.sorted()
-    if memory is None:
-        assert not rows
-        return
-    found = {r["id"]: r for batch in merge([[memory]]) for r in documents_of(batch)}
-    assert found == expected
+    merged = merge(table.sorted().sources(reverse=reverse), reverse=reverse)
+    found = [row for batch in merged for row in documents_of(batch)]
+    assert [row["id"] for row in found] == sorted(expected, reverse=reverse)
+    assert {row["id"]: row for row in found} == expected
+    low, high = data.draw(st.sampled_from(IDS)), data.draw(st.sampled_from(IDS))
+    part = merge(
+        table.sorted().sources(start=low, stop=high, columns=["x"], reverse=reverse),
+        reverse=reverse,
+    )
+    found = [row for batch in part for row in documents_of(batch)]
+    assert found == [
+        {name: value for name, value in expected[id].items() if name != "y"}
+        for id in sorted(expected, reverse=reverse)
+        if low <= id < high
+    ]
+    if log:
+        cut = data.draw(st.sampled_from(log))[0]
+        rest = merge(table.after(cut).sorted().sources(), keep_tombstones=True)
+        again = Memtable()
+        for lsn, batch in log:
+            if lsn > cut:
+                again.add(lsn, batch)
+        whole = merge(again.sorted().sources(), keep_tombstones=True)
+        assert [row for batch in rest for row in documents_of(batch)] == [
+            row for batch in whole for row in documents_of(batch)
+        ]
     every = table.find_many(IDS)
     assert every == [table.find(id) for id in IDS]
     for id, some in zip(IDS, every, strict=True):

@@ -17,6 +17,7 @@ from reef.environment import SYSTEM
 from reef.errors import Corruption
 from reef.log.codec import LogEntry
 from reef.log.log import Log
+from reef.lsm.read.merge import merge
 from reef.lsm.records import records_of
 from reef.lsm.unfolded import Unfolded
 from reef.manifest.codec import decode as decode_manifest
@@ -67,10 +68,9 @@ def _replay(entry: LogEntry) -> None:
             documents = Documents(record)
             for row in range(record.num_rows):
                 documents.document(row)
-    merged = unfolded.memtable.sorted()
-    if merged is not None:
-        merged.validate(full=True)
-        for document in documents_of(merged):
+    for rows in merge(unfolded.memtable.sorted().sources(), keep_tombstones=True):
+        rows.validate(full=True)
+        for document in documents_of(rows):
             unfolded.memtable.find(document["id"])  # type: ignore[arg-type]
 
 

@@ -55,7 +55,7 @@ Document = dict[str, Any]
 class Types:
     """The attribute types that plain rows may use, and the kind of their ids."""
 
-    __slots__ = ("_unpack", "attributes", "encoded", "id_kind", "readers")
+    __slots__ = ("_unpack", "attributes", "encoded", "id_kind", "readers", "vector_bytes")
 
     def __init__(self, attributes: Mapping[str, AttributeType], id_kind: str) -> None:
         self.attributes = dict(attributes)
@@ -68,6 +68,10 @@ class Types:
             for name, kind in self.attributes.items()
             if (reader := _reader_of(kind)) is not None
         }
+        # What a row takes in Arrow for its vectors, whether it has them or not.
+        self.vector_bytes = sum(
+            _width(kind) for kind in self.attributes.values() if kind.family == "vector"
+        )
         self._unpack: Callable[[bytes], list[Document]] | None = None
 
     def unpack(self, packed: bytes) -> list[Document]:

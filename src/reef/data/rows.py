@@ -98,18 +98,24 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch with the rows of all, in order; missing attributes become absent."""
     if len(batches) == 1:
         return batches[0]
+    schema = union_of(batches)
+    return pa.concat_batches([conform(batch, schema) for batch in batches])
+
+
+def union_of(batches: Sequence[pa.RecordBatch]) -> pa.Schema:
+    """The schema with every column that one of the batches has."""
     first = batches[0].schema
     if all(batch.schema is first or batch.schema.equals(first) for batch in batches[1:]):
-        return pa.concat_batches(batches)
+        return first
     fields: dict[str, pa.Field] = {}
     for schema in {id(batch.schema): batch.schema for batch in batches}.values():
         for column in schema:
             fields.setdefault(column.name, column)
-    schema = pa.schema(list(fields.values()))
-    return pa.concat_batches([_conform(batch, schema) for batch in batches])
+    return pa.schema(list(fields.values()))
 
 
-def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with just these columns; those that it lacks are absent in every row."""
     if batch.schema.equals(schema):
         return batch
     columns = []

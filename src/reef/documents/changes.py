@@ -12,13 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reef.data.documents import documents_of
+from reef.data.measure import chunks
 from reef.data.plain import PlainRows, Rows, as_batch
-from reef.data.rows import DELETE, ID, KIND, LSN, LSN_FIELD, PATCH, concat, with_lsn
+from reef.data.rows import DELETE, ID, KIND, LSN, LSN_FIELD, PATCH, concat, lsns_of, with_lsn
 from reef.errors import InvalidInput, ObjectNotFound, PastRetention
 from reef.log import LogEntry, LogTail
 from reef.log.tail import MissingSlot
-from reef.lsm.memtable import Gathered, Memtable
-from reef.lsm.read.merge import resolve
+from reef.lsm.gathered import Gathered
+from reef.lsm.memtable import Memtable
+from reef.lsm.read.merge import merge
 from reef.lsm.read.view import runs_of
 from reef.lsm.records import Condemn, Ingest, placed, records_of
 from reef.lsm.retention.reachability import first_retained_slot
@@ -201,13 +203,14 @@ class _Window:
     def flush(self) -> Iterator[ChangeBatch]:
         pieces = self._rows.batches()
         if pieces:
-            lsns = np.concatenate([lsns for lsns, _ in pieces])
-            rows = concat([batch for _, batch in pieces])
-            rows = rows.add_column(1, LSN_FIELD, pa.array(lsns))
             slots = np.fromiter(self._created, np.uint64, len(self._created))
             created = np.fromiter(self._created.values(), np.int64, len(self._created))
-            moments = created[np.searchsorted(slots, lsns)]
-            yield ChangeBatch(int(slots[-1]), rows, moments)
+            placed = [batch.add_column(1, LSN_FIELD, pa.array(lsns)) for lsns, batch in pieces]
+            for some in chunks(placed, 8 * _WINDOW_BYTES):
+                rows = concat(some)
+                lsns = lsns_of(rows)
+                moments = created[np.searchsorted(slots, lsns)]
+                yield ChangeBatch(int(lsns[-1]), rows, moments)
         self._start()
 
 
@@ -228,5 +231,7 @@ def one_of_each(rows: Rows) -> Rows:
     # batch that reads what a neighbour writes is given a slot of its own.
     based = ids.filter(pc.not_equal(batch.column(KIND), PATCH))
     several = pc.and_(pc.is_in(ids, repeated), pc.is_in(ids, based))
-    merged = resolve([Gathered([(0, batch.filter(several))]).all()], keep_tombstones=True)
-    return concat([batch.filter(pc.invert(several)), merged.drop_columns([LSN])])
+    merged = merge([Gathered([(0, batch.filter(several))]).slices()], keep_tombstones=True)
+    return concat(
+        [batch.filter(pc.invert(several)), *(rows.drop_columns([LSN]) for rows in merged)]
+    )

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from reef.data.filter import Expression
 from reef.documents.scan import Scan
 from reef.errors import InvalidInput, ObjectNotFound, PastRetention
+from reef.lsm.memory_runs import MemoryRuns
 from reef.lsm.read.history import Moment, moment_of, view_of
 from reef.lsm.read.ranges import WHOLE, Range
 from reef.lsm.read.splits import SMALLEST_SPLIT, Aim, plan_ranges
@@ -154,7 +155,7 @@ def export_part(tree: Tree, part: ExportPart) -> ExportedFile:
     return write_file(view_of(tree, part.moment), part)
 
 
-def write_file(view: View, part: ExportPart, memory: pa.RecordBatch | None = None) -> ExportedFile:
+def write_file(view: View, part: ExportPart, memory: MemoryRuns | None = None) -> ExportedFile:
     """Write the documents of a range as one Parquet file; `memory` is what `View.pin` gave."""
     scan = Scan(
         lambda: view.scan(

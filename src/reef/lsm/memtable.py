@@ -9,7 +9,7 @@ its position and what the index said before.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from threading import Lock
 from typing import Any
@@ -18,11 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from reef.data.plain import PlainRows, Rows, as_batch, ids_of, join
-from reef.data.rows import ID, LSN_FIELD, PATCH, concat, kinds_of
-from reef.lsm.order import is_contiguous, newest_first
+from reef.data.rows import PATCH, kinds_of
+from reef.lsm.memory_runs import NO_RUNS, MemoryRuns
 
 Version = tuple[int, Rows, int]
 """A version of an id: the LSN, and the row of some rows that holds it."""
+
+_STRETCH_BYTES = 64 * 1024 * 1024
 
 
 class Memtable:
@@ -35,7 +37,8 @@ class Memtable:
         self._index: dict[str | int, Any] = {}
         self._indexed = 0
         self._index_lock = Lock()
-        self._sorted: tuple[int, pa.RecordBatch] | None = None
+        self._sorted = NO_RUNS
+        self._sort_lock = Lock()
         self.rows = 0
 
     def add(self, lsn: int, batch: Rows) -> None:
@@ -48,29 +51,27 @@ class Memtable:
     def after(self, lsn: int) -> Memtable:
         """A memtable of only the batches above that LSN."""
         rest = Memtable()
-        for position in range(bisect_right(self._lsns, lsn), len(self._batches)):
+        first = bisect_right(self._lsns, lsn)
+        for position in range(first, len(self._batches)):
             rest.add(self._lsns[position], self._batches[position])
+        rest._sorted = self._sorted.after(first)
         return rest
 
     def batches(self, through: int | None = None) -> list[tuple[np.ndarray, pa.RecordBatch]]:
         """The rows up to that LSN, oldest first, as Arrow batches with the LSN of each row."""
         count = len(self._batches) if through is None else bisect_right(self._lsns, through)
-        return self._first(count)
+        return self._between(0, count)
 
-    def _first(self, count: int) -> list[tuple[np.ndarray, pa.RecordBatch]]:
-        entries = zip(self._lsns[:count], self._batches[:count], strict=True)
+    def _between(self, first: int, stop: int) -> list[tuple[np.ndarray, pa.RecordBatch]]:
+        entries = zip(self._lsns[first:stop], self._batches[first:stop], strict=True)
         found: list[tuple[np.ndarray, pa.RecordBatch]] = []
         # Neighbours that are plain become one batch: making many small ones takes far longer.
         for plain, run in groupby(entries, lambda entry: isinstance(entry[1], PlainRows)):
-            stretch = list(run)
             if plain:
-                stretch_lsns = np.repeat(
-                    np.fromiter((lsn for lsn, _ in stretch), np.uint64, len(stretch)),
-                    np.fromiter((len(rows) for _, rows in stretch), np.int64, len(stretch)),
-                )
-                found.append((stretch_lsns, as_batch(join([rows for _, rows in stretch]))))
+                for lsns, rows in _stretches(run):
+                    found.append((lsns, as_batch(join(rows))))
             else:
-                for lsn, batch in stretch:
+                for lsn, batch in run:
                     found.append((np.full(len(batch), lsn, np.uint64), batch))
         return found
 
@@ -123,65 +124,42 @@ class Memtable:
             for id, position, patch in zip(ids, positions, patches.tolist(), strict=True):
                 index[id] = (position, index.get(id)) if patch else position
 
-    def sorted(self) -> pa.RecordBatch | None:
-        """All rows sorted by id, the versions of each newest first; None when there are none."""
-        count = len(self._batches)
-        if not count:
-            return None
-        cached = self._sorted
-        if cached is not None and cached[0] == count:
-            return cached[1]
-        rows = Gathered(self._first(count)).all()
-        self._sorted = (count, rows)
-        return rows
+    def sorted(self) -> MemoryRuns:
+        """All rows in sorted runs. What was sorted before is kept: only the rows that were added
+        since, and as many of the others again, are sorted now."""
+        runs = self._sorted
+        if runs.batches < len(self._batches):
+            with self._sort_lock:
+                runs = self._sorted
+                count = len(self._batches)
+                if runs.batches < count:
+                    runs = runs.extended(count, self._between(runs.batches, count))
+                    self._sorted = runs
+        return runs
 
 
-class Gathered:
-    """Batches in log order as one, sorted by id, the versions of each newest first.
-
-    Versions that a newer document or tombstone hides are left out. Rows are copied into their
-    order only as they are asked for.
-    """
-
-    def __init__(self, batches: Sequence[tuple[int | np.ndarray, pa.RecordBatch]]) -> None:
-        """Each batch comes with the LSN of its rows, one for all or one for each."""
-        self._rows = concat([batch for _, batch in batches])
-        lsns = np.concatenate(
-            [np.broadcast_to(np.asarray(lsn, np.uint64), len(batch)) for lsn, batch in batches]
-        )
-        order, starts = newest_first(self._rows.column(ID), lsns, log_order=True)
-        shown = ~_hidden(kinds_of(self._rows)[order], starts)
-        self._order = order[shown]
-        self._lsns = lsns[self._order]
-        self._first_of_id = np.flatnonzero(starts[shown])
-
-    def all(self) -> pa.RecordBatch:
-        """All rows as one batch."""
-        return self._piece(0, len(self._order))
-
-    def slices(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Batches of about that many rows. The versions of an id are never parted."""
-        start = 0
-        while start < len(self._order):
-            place = int(np.searchsorted(self._first_of_id, start + rows))
-            stop = len(self._order)
-            if place < len(self._first_of_id):
-                stop = int(self._first_of_id[place])
-            yield self._piece(start, stop)
-            start = stop
-
-    def _piece(self, start: int, stop: int) -> pa.RecordBatch:
-        order = self._order[start:stop]
-        if len(order) and is_contiguous(order):
-            rows = self._rows.slice(int(order[0]), stop - start)
-        else:
-            rows = self._rows.take(pa.array(order))
-        return rows.add_column(1, LSN_FIELD, pa.array(self._lsns[start:stop]))
+def _stretches(
+    entries: Iterable[tuple[int, Rows]],
+) -> Iterator[tuple[np.ndarray, list[Rows]]]:
+    """Neighbours that fit into one batch, and the LSNs of their rows."""
+    lsns: list[int] = []
+    held: list[Rows] = []
+    size = count = width = 0
+    for lsn, rows in entries:
+        assert isinstance(rows, PlainRows)
+        size += rows.nbytes
+        count += len(rows)
+        width = max(width, rows.types.vector_bytes)
+        if held and max(size, count * width) > _STRETCH_BYTES:
+            yield _repeated(lsns, held), held
+            lsns, held = [], []
+            size, count, width = rows.nbytes, len(rows), rows.types.vector_bytes
+        lsns.append(lsn)
+        held.append(rows)
+    yield _repeated(lsns, held), held
 
 
-def _hidden(kinds: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Which versions, newest first within each id, lie below one that is no patch."""
-    solid = (kinds != PATCH).astype(np.int64)
-    before = np.cumsum(solid) - solid
-    first = np.maximum.accumulate(np.where(starts, np.arange(len(kinds)), 0))
-    return before > before[first]
+def _repeated(lsns: list[int], held: list[Rows]) -> np.ndarray:
+    return np.repeat(
+        np.array(lsns, np.uint64), np.fromiter((len(rows) for rows in held), np.int64, len(held))
+    )

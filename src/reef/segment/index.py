@@ -8,7 +8,7 @@ Statistics are kept apart inside, so that a point read does not parse them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import NoneType
 
@@ -114,7 +114,7 @@ class Index:
         self._key = key
         self._section = section
         self._places: dict[int, dict[str | None, BlockPlace]] = {}
-        self._facts: list[ColumnFacts] | None = None
+        self._facts: dict[str, ColumnFacts] | None = None
 
     def _sound(self, end: int) -> bool:
         starts, lengths = self._starts, self._lengths
@@ -157,8 +157,10 @@ class Index:
         types = {*map(type, fact.minimum), *map(type, fact.maximum)}
         return all(len(values) == self.count for values in lists) and types <= {bound, NoneType}
 
-    def statistics(self, group: int, schema: Schema) -> Mapping[str, ColumnStatistics]:
-        """Statistics of every column that has a block somewhere in the segment."""
+    def statistics(
+        self, group: int, schema: Schema, columns: Iterable[str] | None = None
+    ) -> Mapping[str, ColumnStatistics]:
+        """Statistics of every column that has a block somewhere in the segment, or of some."""
         if self._facts is None:
             try:
                 facts = _facts_decoder.decode(self._record.facts)
@@ -171,10 +173,13 @@ class Index:
                 raise Corruption(
                     self._key, "its statistics are not those of its columns", self._section.offset
                 )
-            self._facts = facts
+            self._facts = dict(zip(self.columns, facts, strict=True))
         rows = self.rows[group]
         found: dict[str, ColumnStatistics] = {}
-        for name, fact in zip(self.columns, self._facts, strict=True):
+        for name in self.columns if columns is None else columns:
+            fact = self._facts.get(name)
+            if fact is None:
+                continue
             kind = schema.attributes[name]
             valid, nulls = fact.valid[group], fact.nulls[group]
             found[name] = ColumnStatistics(

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reef.data.rows import KIND_FIELD, LSN_FIELD, concat, id_field
 from reef.data.statistics import ColumnStatistics
 from reef.errors import Corruption
 from reef.segment.bloom import hash_ids
@@ -27,7 +26,6 @@ from reef.store.contract import Pending, Store
 
 SMALL_SEGMENT = 256 * 1024
 _FETCHES_AHEAD = 8
-_FEW_IDS = 16
 
 
 class SegmentReader:
@@ -182,44 +180,21 @@ class SegmentReader:
             self._group(tail, number, columns, fetched, fetch.ranges) for number in fetch.groups
         ]
 
-    def lookup(self, ids: pa.Array, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The rows among these sorted, distinct ids that are here, with their LSNs and kinds."""
+    def lookup(
+        self, ids: pa.Array, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows among these sorted, distinct ids that are here, with their LSNs and kinds, in
+        order. Groups are read as they are needed, a few at a time."""
+        if not len(ids):
+            return
         tail = self.tail()
-        found: list[pa.RecordBatch] = []
-        if len(ids):
-            ids = ids.filter(pa.array(tail.filter.may_contain_hashes(hash_ids(ids))))
-            wanted = _by_group(ids, tail.index.first)
-            groups = self._groups(tail, list(wanted), columns)
-            for number, some in wanted.items():
-                group = groups[number]
-                rows = _rows_of(group, some)
-                if len(rows):
-                    found.append(group.batch(columns).take(pa.array(rows)))
-        if found:
-            return concat(found)
-        fields = pa.schema([id_field(tail.schema), LSN_FIELD, KIND_FIELD])
-        return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in fields], schema=fields)
-
-    def _groups(
-        self, tail: Tail, numbers: Sequence[int], columns: Sequence[str] | None
-    ) -> dict[int, Group]:
-        """Those groups, the missing ones requested together; whole ones go into the cache."""
-        groups: dict[int, Group] = {}
-        missing: list[int] = []
-        for number in numbers:
-            group = self._cache.get(tail.group_keys[number])
-            if group is None:
-                missing.append(number)
-            else:
-                groups[number] = group
-        fetches = plan(tail.index, missing, columns)
-        calls = [partial(self._fetch, tail, fetch, columns) for fetch in fetches]
-        for fetch, fetched in zip(fetches, self._store.concurrently(calls), strict=True):
-            for number, group in zip(fetch.groups, fetched, strict=True):
-                groups[number] = group
-                if columns is None:
-                    self._cache.put(tail.group_keys[number], group)
-        return groups
+        ids = ids.filter(pa.array(tail.filter.may_contain_hashes(hash_ids(ids))))
+        wanted = _by_group(ids, tail.index.first)
+        batches = self.read(list(wanted), columns)
+        for some, batch in zip(wanted.values(), batches, strict=True):
+            rows = _rows_of(batch.column(0), some)
+            if len(rows):
+                yield batch.take(pa.array(rows))
 
     def groups(self, start: str | int | None = None, stop: str | int | None = None) -> range:
         """The numbers of the groups that can hold ids in [start, stop)."""
@@ -243,10 +218,12 @@ class SegmentReader:
         """How many bytes of the object a group takes."""
         return self.tail().index.span(group)[1]
 
-    def statistics(self, group: int) -> Mapping[str, ColumnStatistics]:
-        """Bounds and counts of a group's columns; a column not in it is absent in every row."""
+    def statistics(
+        self, group: int, columns: Iterable[str] | None = None
+    ) -> Mapping[str, ColumnStatistics]:
+        """Bounds and counts of a group's columns, or of some; one not in it is in no row."""
         tail = self.tail()
-        return tail.index.statistics(group, tail.schema)
+        return tail.index.statistics(group, tail.schema, columns)
 
     def read(
         self,
@@ -361,22 +338,14 @@ def _by_group(ids: pa.Array, first: list[str | int]) -> dict[int, pa.Array]:
     return found
 
 
-def _rows_of(group: Group, ids: pa.Array) -> np.ndarray:
-    """The rows that hold these sorted ids, those that there are."""
-    if len(ids) <= _FEW_IDS:
-        have = group.id_list
-        rows = []
-        for identity in ids.to_pylist():
-            row = bisect_left(have, identity)
-            if row < len(have) and have[row] == identity:
-                rows.append(row)
-        return np.array(rows, np.int64)
+def _rows_of(held: pa.Array, ids: pa.Array) -> np.ndarray:
+    """The rows of sorted ids that hold these sorted ones, those that there are."""
     if pa.types.is_uint64(ids.type):
-        numbers, wanted = np.asarray(group.ids), np.asarray(ids)
+        numbers, wanted = np.asarray(held), np.asarray(ids)
         at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
         return np.asarray(at[numbers[at] == wanted])
-    rows_found: np.ndarray = np.asarray(pc.index_in(ids, value_set=group.ids).drop_null())
-    return rows_found
+    found: np.ndarray = np.asarray(pc.index_in(ids, value_set=held).drop_null())
+    return found
 
 
 def _trimmed(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
+from reef.data.measure import bytes_together
 from reef.data.rows import ID, KIND, LSN, concat, is_attribute
 from reef.data.schema import Schema
 from reef.errors import InvalidInput
@@ -192,17 +193,20 @@ class SegmentWriter:
             usual = min(GROUP_ROWS, max(1, self._group_bytes // average))
             if self._pending_rows < usual and not everything:
                 return
-            group = self._first_rows(min(usual, self._pending_rows))
-            while group.num_rows > 1 and group.nbytes > 2 * self._group_bytes:
-                half = (group.num_rows + 1) // 2
-                self._pending.appendleft(group.slice(half))
-                group = group.slice(0, half)
-            self._pending_rows -= group.num_rows
-            self._pending_bytes = max(0, self._pending_bytes - group.nbytes)
-            self._encode(group)
+            count = min(usual, self._pending_rows)
+            pieces = self._first_rows(count)
+            while count > 1 and bytes_together(pieces) > 2 * self._group_bytes:
+                self._pending.extendleft(reversed(pieces))
+                count = (count + 1) // 2
+                pieces = self._first_rows(count)
+            self._pending_rows -= count
+            size = sum(piece.nbytes for piece in pieces)
+            self._pending_bytes = max(0, self._pending_bytes - size)
+            # Copied only where they come from several batches.
+            self._encode(concat(pieces))
 
-    def _first_rows(self, count: int) -> pa.RecordBatch:
-        """That many of the waiting rows; copied only where they come from several batches."""
+    def _first_rows(self, count: int) -> list[pa.RecordBatch]:
+        """That many of the waiting rows."""
         pieces: list[pa.RecordBatch] = []
         while count:
             batch = self._pending.popleft()
@@ -211,7 +215,7 @@ class SegmentWriter:
                 batch = batch.slice(0, count)
             pieces.append(batch)
             count -= batch.num_rows
-        return concat(pieces)
+        return pieces
 
     def _encode(self, group: pa.RecordBatch) -> None:
         """Encode a group, elsewhere if there is an elsewhere, and take in those that are done."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from reef.data.filter import Expression, evaluate, id_range, may_match
 from reef.data.filter import columns as columns_of
-from reef.data.rows import DELETE, ID, KIND, KIND_FIELD, PATCH, kinds_of, lsns_of, select
-from reef.lsm.order import find_sorted
-from reef.lsm.read.merge import merge
+from reef.data.rows import DELETE, ID, KIND, KIND_FIELD, select
+from reef.lsm.memory_runs import MemoryRuns
+from reef.lsm.read.merge import Source, merge
 from reef.segment import SegmentReader
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Bound = str | int | None
 
 def scan_rows(
     runs: Sequence[Run],
-    memory: pa.RecordBatch | None,
+    memory: MemoryRuns,
     *,
     start: Bound,
     stop: Bound,
@@ -48,16 +48,9 @@ def scan_rows(
             dict.fromkeys([*columns, *(columns_of(filter) if filter is not None else ())])
         )
         needed = [name for name in needed if name != ID]
-    sources: list[Iterator[pa.RecordBatch]] = []
-    patched = None
-    if memory is not None:
-        memory = _trim(memory, start, stop)
-        patches = kinds_of(memory) == PATCH
-        if patches.any():
-            patched = memory.column(ID).filter(pa.array(patches))
-        if memory.num_rows:
-            sources.append(iter([select(memory, needed)]))
-    pruning = _Pruning(filter, runs, memory, patched) if filter is not None else None
+    sources: list[Source] = []
+    sources += memory.sources(start=start, stop=stop, columns=needed, reverse=reverse)
+    pruning = _Pruning(filter, runs, memory) if filter is not None else None
     for run in runs:
         sources.append(_run_source(run, start, stop, needed, pruning, reverse))
     for batch in merge(sources, reverse=reverse):
@@ -69,56 +62,28 @@ def scan_rows(
             yield select(batch, columns)
 
 
-def _trim(batch: pa.RecordBatch, start: Bound, stop: Bound) -> pa.RecordBatch:
-    ids = batch.column(ID)
-    first = 0 if start is None else find_sorted(ids, start, after=False)
-    last = len(ids) if stop is None else find_sorted(ids, stop, after=False)
-    return batch.slice(first, max(0, last - first))
-
-
 class _Pruning:
     """Decides, group by group, whether to fetch it whole, only its ids, or not at all."""
 
-    def __init__(
-        self,
-        filter: Expression,
-        runs: Sequence[Run],
-        memory: pa.RecordBatch | None,
-        patched: pa.Array | None,
-    ) -> None:
+    def __init__(self, filter: Expression, runs: Sequence[Run], memory: MemoryRuns) -> None:
         self._filter = filter
+        self._columns = columns_of(filter)
         self._runs = runs
-        self._patched = patched
-        # A bulk load may lie above rows of the log.
-        self._memory: pa.Array | None = None
-        if memory is not None and memory.num_rows:
-            self._memory = memory.column(ID)
-            self._memory_lsn = int(lsns_of(memory).min())
+        self._memory = memory
 
     def verdict(self, run: Run, reader: SegmentReader, group: int) -> str:
         first, last = reader.group_bounds(group)
-        if self._touches(self._patched, first, last):
-            return "fetch"
-        if may_match(self._filter, reader.statistics(group), first, last):
+        statistics = reader.statistics(group, self._columns)
+        if may_match(self._filter, statistics, first, last) or self._memory.patches(first, last):
             return "fetch"
         hides = any(
-            other is not run
-            and other.min_lsn < run.max_lsn
-            and any(
-                low <= last and first <= high  # type: ignore[operator]
-                for low, high in zip(other.min_ids, other.max_ids, strict=True)
-            )
+            other is not run and other.min_lsn < run.max_lsn and other.touches(first, last)
             for other in self._runs
         )
-        if self._memory is not None and self._memory_lsn < run.max_lsn:
-            hides = hides or self._touches(self._memory, first, last)
-        return "shadow" if hides else "skip"
-
-    @staticmethod
-    def _touches(ids: pa.Array | None, first: str | int, last: str | int) -> bool:
-        if ids is None:
-            return False
-        return find_sorted(ids, first, after=False) < find_sorted(ids, last, after=True)
+        # A bulk load may lie above rows of the log.
+        if hides or self._memory.may_lie_below(run.max_lsn, first, last):
+            return "shadow"
+        return "skip"
 
 
 def _run_source(
@@ -129,12 +94,8 @@ def _run_source(
     pruning: _Pruning | None,
     reverse: bool,
 ) -> Iterator[pa.RecordBatch]:
-    for reader in reversed(run.readers) if reverse else run.readers:
-        info = reader.info
-        if (start is not None and info.max_id < start) or (  # type: ignore[operator]
-            stop is not None and info.min_id >= stop  # type: ignore[operator]
-        ):
-            continue
+    readers = run.between(start, stop)
+    for reader in reversed(readers) if reverse else readers:
         groups = list(reader.groups(start, stop))
         if reverse:
             groups.reverse()

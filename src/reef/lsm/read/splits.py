@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from reef.data.filter import Expression, id_range, may_match
-from reef.data.rows import ID
 from reef.lsm.order import find_sorted
 from reef.lsm.read.ranges import WHOLE, Bound, Range, Weight, split_ranges
 from reef.lsm.read.view import View
@@ -101,16 +100,17 @@ def _after(start: Bound, id: str | int) -> str | int:
 
 def _log_weights(view: View, bound: Range) -> list[Weight]:
     """A sample of the ids that the unfolded log has in the range, with their share of its bytes."""
-    rows = view.memtable.sorted()
-    if rows is None:
-        return []
-    ids = _trimmed(rows.column(ID), bound)
-    if not len(ids):
-        return []
-    share = max(1, view.unfolded.nbytes * len(ids) // rows.num_rows)
-    places = np.unique(np.linspace(0, len(ids) - 1, min(_LOG_POINTS, len(ids))).astype(np.int64))
-    each = max(1, share // len(places))
-    return [(id, each) for id in ids.take(pa.array(places)).to_pylist()]
+    memory = view.memtable.sorted()
+    weights: list[Weight] = []
+    for run in memory.runs:
+        ids = _trimmed(run.ids, bound)
+        if len(ids):
+            share = max(1, view.unfolded.nbytes * len(ids) // memory.rows)
+            points = min(_LOG_POINTS, len(ids))
+            places = np.unique(np.linspace(0, len(ids) - 1, points).astype(np.int64))
+            each = max(1, share // len(places))
+            weights += [(id, each) for id in ids.take(pa.array(places)).to_pylist()]
+    return weights
 
 
 def _trimmed(ids: pa.Array, bound: Range) -> pa.Array:

@@ -7,7 +7,7 @@ wherever it lies.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,8 +16,9 @@ import pyarrow as pa
 from reef.data.documents import document_of
 from reef.data.filter import Expression
 from reef.data.plain import PlainRows, Rows, kind_at
-from reef.data.rows import DELETE, ID, KIND_FIELD, LSN_FIELD, PATCH
+from reef.data.rows import DELETE, PATCH
 from reef.data.schema import Schema
+from reef.lsm.memory_runs import MemoryRuns
 from reef.lsm.memtable import Version
 from reef.lsm.read.ranges import WHOLE, Range
 from reef.lsm.read.scan import scan_rows
@@ -27,11 +28,6 @@ from reef.segment import Group, SegmentInfo, SegmentReader
 from reef.store.contract import Store
 
 Document = dict[str, Any]
-
-# Made without Python values: Arrow imports pandas, where it is installed, to look at those.
-_NO_ROWS = pa.RecordBatch.from_struct_array(
-    pa.nulls(0, pa.struct([pa.field(ID, pa.string()), LSN_FIELD, KIND_FIELD]))
-)
 
 
 class Run:
@@ -53,14 +49,24 @@ class Run:
             return self.readers[place]
         return None
 
+    def touches(self, first: str | int, last: str | int) -> bool:
+        """Whether ids from `first` through `last` fall into the range of a segment."""
+        place = bisect_left(self.max_ids, first)  # type: ignore[type-var]
+        return place < len(self.min_ids) and self.min_ids[place] <= last  # type: ignore[operator]
+
+    def between(self, start: str | int | None, stop: str | int | None) -> list[SegmentReader]:
+        """The segments that can hold ids in [start, stop)."""
+        first = 0 if start is None else bisect_left(self.max_ids, start)  # type: ignore[type-var]
+        last = None if stop is None else bisect_left(self.min_ids, stop)  # type: ignore[type-var]
+        return self.readers[first:last]
+
     def rows(self, within: Range = WHOLE) -> Iterator[pa.RecordBatch]:
         """The rows of a range of ids in order, tombstones too. Reads little ahead: many runs are
         read at once."""
         start, stop = within.start, within.stop
-        for reader in self.readers:
-            if within.touches(reader.info):
-                groups = list(reader.groups(start, stop))
-                yield from reader.read(groups, None, start=start, stop=stop, ahead=2)
+        for reader in self.between(start, stop):
+            groups = list(reader.groups(start, stop))
+            yield from reader.read(groups, None, start=start, stop=stop, ahead=2)
 
 
 def runs_of(
@@ -172,7 +178,7 @@ class View:
         columns: Sequence[str] | None = None,
         filter: Expression | None = None,
         reverse: bool = False,
-        memory: pa.RecordBatch | None = None,
+        memory: MemoryRuns | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Row batches of the documents with ids in [start, stop), in id order.
 
@@ -189,10 +195,9 @@ class View:
             reverse=reverse,
         )
 
-    def pin(self) -> pa.RecordBatch | None:
+    def pin(self) -> MemoryRuns:
         """The rows that the unfolded log holds now, for scans that are to begin later."""
-        rows = self.memtable.sorted()
-        return rows if rows is not None else _NO_ROWS
+        return self.memtable.sorted()
 
     def count(self) -> int:
         """How many documents there are."""

@@ -30,7 +30,7 @@ from reef.data.schema import Schema
 from reef.errors import Corruption, InvalidInput, NamespaceNotFound, ObjectNotFound
 from reef.log import Log
 from reef.log.tail import read_slots
-from reef.lsm.read.merge import merge
+from reef.lsm.read.merge import Source, merge
 from reef.lsm.repair.salvage import Salvage, salvaged_rows, survey
 from reef.lsm.retention.collect import list_objects
 from reef.lsm.tree import Tree
@@ -74,10 +74,8 @@ class Leftovers:
         runs: dict[str, list[SegmentInfo]] = {}
         for info in sorted(self.segments, key=lambda info: info.min_id):
             runs.setdefault(f"{info.run}@{info.lsn}", []).append(info)
-        sources = [chain.from_iterable(map(self._rows_of, run)) for run in runs.values()]
-        logged = self.unfolded.memtable.sorted()
-        if logged is not None:
-            sources.append(chain([logged]))
+        sources: list[Source] = list(self.unfolded.memtable.sorted().sources())
+        sources += [chain.from_iterable(map(self._rows_of, run)) for run in runs.values()]
         return merge(sources)
 
     def window_rows(self) -> Iterator[pa.RecordBatch]:
@@ -247,8 +245,7 @@ def _share_a_row(earlier: SegmentReader, later: SegmentReader) -> bool:
     if earlier.info.max_id < low or high < earlier.info.min_id:  # type: ignore[operator]
         return False
     for batch in earlier.read(list(earlier.groups(low)), ()):
-        found = later.lookup(batch.column(ID), ())
-        if found.num_rows:
+        for found in later.lookup(batch.column(ID), ()):
             mine = batch.filter(pc.is_in(batch.column(ID), value_set=found.column(ID)))
             if bool((lsns_of(mine) == lsns_of(found)).any()):
                 return True
@@ -270,6 +267,6 @@ def _dropped_by(later: SegmentReader, batch: pa.RecordBatch) -> np.ndarray:
     within &= lsns_of(batch) <= info.max_lsn
     if not within.any():
         return within
-    found = later.lookup(ids, ())
-    there = np.asarray(pc.is_in(ids, value_set=found.column(ID)))
-    return np.asarray(within & ~there)
+    for found in later.lookup(ids, ()):
+        within &= ~np.asarray(pc.is_in(ids, value_set=found.column(ID)))
+    return within

@@ -8,29 +8,25 @@ that follows the root would take the slots between for folded, and they would be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from reef.data.rows import ID, PATCH, kinds_of
 from reef.data.schema import Schema
 from reef.errors import ConcurrentPublication
 from reef.log import LogTail
-from reef.lsm.memtable import Gathered
-from reef.lsm.read.lookup import lookup
-from reef.lsm.read.merge import resolve
+from reef.lsm.gathered import Gathered
 from reef.lsm.read.view import runs_of
 from reef.lsm.repair.health import Health, needs
 from reef.lsm.retention.reachability import first_retained_slot
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.unfolded import Unfolded
+from reef.lsm.upkeep.resolved import resolved
 from reef.lsm.write.idempotency import KEYS_SCHEMA, rows_of
 from reef.lsm.write.upload import upload_segments
 from reef.manifest import Manifest
 from reef.segment import SegmentInfo
-
-_SLICE = 16_384
 
 Replacements = Mapping[str, Sequence[SegmentInfo]]
 """What stands for a segment that cannot be used, by its key."""
@@ -123,22 +119,13 @@ class _Refold:
         self.segments = (*kept, *replaced(unfolded.ingests, self._replacements))
         batches = unfolded.memtable.batches()
         if batches:
-            self.segments += self._write(self._resolved(Gathered(batches)), unfolded.schema)
+            runs = runs_of(self.segments, self._tree.reader_of)
+            # Tombstones stay: the next compaction drops those that hide nothing.
+            rows = resolved(Gathered(batches), runs)
+            self.segments += self._write(rows, unfolded.schema)
         if unfolded.keys:
             self.window += self._write([rows_of(unfolded.keys)], KEYS_SCHEMA)
         self.unfolded = unfolded.after(unfolded.next_lsn - 1, unfolded.orphan_floor)
-
-    def _resolved(self, gathered: Gathered) -> Iterator[pa.RecordBatch]:
-        runs = runs_of(self.segments, self._tree.reader_of)
-        for piece in gathered.slices(_SLICE):
-            pieces = [piece]
-            patches = kinds_of(piece) == PATCH
-            if patches.any():
-                pieces += lookup(runs, piece.column(ID).filter(pa.array(patches)).unique())
-            # Tombstones stay: the next compaction drops those that hide nothing.
-            resolved = resolve(pieces, keep_tombstones=True)
-            if resolved.num_rows:
-                yield resolved
 
     def _write(self, rows: Iterable[pa.RecordBatch], schema: Schema) -> tuple[SegmentInfo, ...]:
         tree = self._tree

@@ -7,30 +7,29 @@ dies before it leaves orphans, and the next pass folds the same slots again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
 import msgspec
-import pyarrow as pa
 
 from reef.data.plain import as_batch, ids_of
-from reef.data.rows import ID, PATCH, kinds_of
+from reef.data.rows import ID
 from reef.data.schema import Schema
 from reef.errors import ConcurrentPublication
 from reef.log import LogTail
 from reef.log.tail import MissingSlot
-from reef.lsm.memtable import Gathered
+from reef.lsm.gathered import Gathered
 from reef.lsm.order import inside
-from reef.lsm.read.lookup import lookup
-from reef.lsm.read.merge import merge, resolve
+from reef.lsm.read.merge import merge
 from reef.lsm.read.ranges import WHOLE, Range, split_ranges
-from reef.lsm.read.view import Run, runs_of
+from reef.lsm.read.view import runs_of
 from reef.lsm.records import Condemn, Ingest, Record, records_of
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.unfolded import Remembered, Unfolded
 from reef.lsm.upkeep.executor import Executor, LocalExecutor
 from reef.lsm.upkeep.overtaken import overtaken
+from reef.lsm.upkeep.resolved import resolved
 from reef.lsm.upkeep.tombstones import tombstone_filter
 from reef.lsm.write.idempotency import KEYS_SCHEMA, MOST_SEGMENTS, rows_of, trimmed
 from reef.lsm.write.upload import check_not_condemned, upload_segments
@@ -38,7 +37,6 @@ from reef.manifest import LogSpan, Manifest, Superseded
 from reef.manifest.register import Head
 from reef.segment import SegmentInfo
 
-_SLICE = 16_384
 _SAMPLES = 16
 _SAMPLED_IDS = 256
 
@@ -221,7 +219,7 @@ def _write(
     below = ingests if truncated else (*manifest.segments, *ingests)
     with overtaken(tree, manifest, ingests):
         return upload_segments(
-            _resolved(Gathered(batches), below, runs_of(below, tree.reader_of)),
+            resolved(Gathered(batches), runs_of(below, tree.reader_of), (tombstone_filter(below),)),
             unfolded.schema,
             store=tree.store,
             environment=tree.environment,
@@ -291,21 +289,6 @@ def _publish(
         published.manifest.generation,
         published,
     )
-
-
-def _resolved(
-    gathered: Gathered, below: Sequence[SegmentInfo], runs: Sequence[Run]
-) -> Iterator[pa.RecordBatch]:
-    """Slices of the gathered log with each id once, patches applied to what lies below."""
-    drop_tombstones = tombstone_filter(below)
-    for piece in gathered.slices(_SLICE):
-        pieces = [piece]
-        patches = kinds_of(piece) == PATCH
-        if patches.any():
-            pieces += lookup(runs, piece.column(ID).filter(pa.array(patches)).unique())
-        resolved = drop_tombstones(resolve(pieces, keep_tombstones=True))
-        if resolved.num_rows:
-            yield resolved
 
 
 def _window(

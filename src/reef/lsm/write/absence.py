@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reef.data.rows import ID, KIND, KIND_FIELD, PATCH, UPSERT, kinds_of, lsns_of, select
-from reef.lsm.order import find_sorted
+from reef.lsm.gathered import Slice
 from reef.lsm.read.lookup import lookup
-from reef.lsm.read.merge import merge, resolve
+from reef.lsm.read.merge import Source, merge, resolve
 from reef.lsm.read.view import Run, View, runs_of
 from reef.lsm.tree import Tree
 from reef.segment import SegmentInfo
@@ -24,18 +24,28 @@ def are_there(view: View, ids: pa.Array) -> np.ndarray:
     """Per id of these sorted, distinct ones, whether a document has it."""
     if not len(ids):
         return np.zeros(0, dtype=bool)
-    versions = lookup(view.runs, ids, ())
-    memory = view.memtable.sorted()
-    if memory is not None:
-        first = find_sorted(memory.column(ID), ids[0].as_py(), after=False)
-        stop = find_sorted(memory.column(ID), ids[-1].as_py(), after=True)
-        if first < stop:
-            versions.insert(0, _patches_as_documents(select(memory.slice(first, stop - first), ())))
+    versions = [*_in_memory(view, ids), *lookup(view.runs, ids, ())]
     if not versions:
         return np.zeros(len(ids), dtype=bool)
     documents = resolve(versions, keep_tombstones=False)
     there: np.ndarray = pc.is_in(ids, value_set=documents.column(ID)).to_numpy(zero_copy_only=False)
     return there
+
+
+def _in_memory(view: View, ids: pa.Array) -> Iterator[pa.RecordBatch]:
+    """Key columns of what the unfolded log holds of these sorted ids, newest runs first."""
+    for source in view.memtable.sorted().sources(start=ids[0].as_py(), columns=()):
+        for batch in _batches(source):
+            rows = batch.filter(pc.is_in(batch.column(ID), value_set=ids))
+            if rows.num_rows:
+                yield _patches_as_documents(rows)
+            if batch.column(ID)[-1].as_py() > ids[-1].as_py():
+                break
+
+
+def _batches(source: Iterable[Slice]) -> Iterator[pa.RecordBatch]:
+    for found in source:
+        yield from found if isinstance(found, list) else (found,)
 
 
 class Absence:
@@ -64,10 +74,9 @@ class Absence:
 
 def _documents_after(view: View, since: int) -> Iterator[pa.RecordBatch]:
     """Key columns of the documents whose newest version was written after a slot, in id order."""
-    sources: list[Iterable[pa.RecordBatch]] = []
-    memory = view.memtable.sorted()
-    if memory is not None:
-        sources.append(_after([memory], since))
+    sources: list[Source] = []
+    for source in view.memtable.sorted().sources(columns=()):
+        sources.append(_after(_batches(source), since))
     for run in view.runs:
         if run.max_lsn > since:
             sources.append(_after(_keys(run, since), since))

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from reef.data.plain import as_batch
 from reef.data.rows import with_lsn
-from reef.lsm.memtable import Gathered
+from reef.lsm.gathered import Gathered
+from reef.lsm.read.merge import merge
 from reef.lsm.tree import Tree
 from reef.lsm.write.admission import tombstones
 from reef.lsm.write.batch import Receipt, WriteBatch
 from reef.lsm.write.upload import upload_segments
 
-_SLICE = 16_384
 # Cut into a few segments, so that one is uploaded while the next is encoded.
 _PARTS = 4
 _SMALLEST = 2 * 1024 * 1024
@@ -39,7 +39,7 @@ def as_segments(batch: WriteBatch, tree: Tree) -> WriteBatch:
     if batch.deletes is not None:
         pieces.append((2, tombstones(batch.deletes)))
     infos = upload_segments(
-        (with_lsn(piece, 0) for piece in Gathered(pieces).slices(_SLICE)),
+        (with_lsn(piece, 0) for piece in merge([Gathered(pieces).slices()], keep_tombstones=True)),
         batch.schema,
         store=tree.store,
         environment=tree.environment,

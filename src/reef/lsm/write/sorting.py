@@ -19,7 +19,7 @@ from reef.data.rows import ID, with_lsn
 from reef.data.schema import Schema
 from reef.environment import Environment
 from reef.errors import InvalidInput
-from reef.lsm.memtable import Gathered
+from reef.lsm.gathered import Gathered
 from reef.lsm.read.merge import merge
 from reef.lsm.read.view import Run, runs_of
 from reef.lsm.write.duplicates import duplicate_ids, repeated
@@ -28,7 +28,6 @@ from reef.segment import BlockCache, SegmentInfo, SegmentReader
 from reef.store import Store, open_store
 
 STRETCH_BYTES = 128 * 1024 * 1024
-_SLICE = 16_384
 _SPILL_BYTES = 64 * 1024 * 1024
 _CACHE_BYTES = 32 * 1024 * 1024
 
@@ -98,7 +97,8 @@ class Sorter:
         """What is in hand, sorted; nothing is in hand afterwards."""
         held, self._held, self._size = self._held, [], 0
         left = sum(rows.num_rows for _, rows in held)
-        for piece in Gathered(held).slices(_SLICE):
+        # No patches: an id has one version, and a slice is one batch.
+        for piece in merge([Gathered(held).slices()], keep_tombstones=True):
             left -= piece.num_rows
             yield piece
         if self._unique and left:
