@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import TypeAlias
@@ -47,6 +47,8 @@ class Gathered:
         self._kinds = kinds[shown]
         self._lsns = self._all_lsns[self._order]
         self._first_of_id = np.flatnonzero(starts[shown])
+        self._asked = False
+        self._kept: tuple[Pieces, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self._order)
@@ -109,39 +111,51 @@ class Gathered:
             low = find_sorted(self.ids, start, after=False)
         if stop is not None:
             high = find_sorted(self.ids, stop, after=False)
-        pieces = self._pieces.select(columns)
-        ends = _Ends(self._first_of_id, len(self), self._heights(pieces, nbytes), nbytes)
+        source, order = self._source()
+        pieces = source.select(columns)
+        ends = _Ends(self._first_of_id, len(self), _heights(pieces, order, nbytes), nbytes)
+
+        def piece(low: int, high: int) -> pa.RecordBatch:
+            rows = pieces.take(order[low:high])
+            return rows.add_column(1, LSN_FIELD, pa.array(self._lsns[low:high]))
+
         step = rows if first_rows is None else min(rows, first_rows)
         while low < high:
             if reverse:
                 cut = max(low, ends.before(high, step))
-                yield self._slice(pieces, cut, high, ends, reverse)
+                yield _slice(piece, ends.inside(cut, high), reverse)
                 high = cut
             else:
                 cut = min(high, ends.after(low, step))
-                yield self._slice(pieces, low, cut, ends, reverse)
+                yield _slice(piece, ends.inside(low, cut), reverse)
                 low = cut
             step = min(rows, step * _RAMP)
 
-    def _heights(self, pieces: Pieces, nbytes: int) -> np.ndarray | None:
-        """The bytes of all rows before each one, in order; None if all together are few."""
-        if bytes_together(pieces.batches) <= nbytes:
-            return None
-        sizes = rows_together(pieces.batches)
-        heights = np.zeros(len(self._order) + 1, np.int64)
-        np.cumsum(sizes[self._order], out=heights[1:])
-        return heights
+    def _source(self) -> tuple[Pieces, np.ndarray]:
+        """Rows, and in which order to take them. A few rows that are asked for again are kept in
+        order, so that they need not be copied any more."""
+        kept = self._kept
+        if kept is None and self._asked and self.nbytes <= SLICE_BYTES:
+            kept = Pieces([self._pieces.take(self._order)]), np.arange(len(self))
+            self._kept = kept
+        self._asked = True
+        return kept or (self._pieces, self._order)
 
-    def _slice(self, pieces: Pieces, start: int, stop: int, ends: _Ends, reverse: bool) -> Slice:
-        cuts = ends.inside(start, stop)
-        if len(cuts) == 2:
-            return self._piece(pieces, start, stop)
-        parts = [self._piece(pieces, low, high) for low, high in pairwise(cuts)]
-        return parts[::-1] if reverse else parts
 
-    def _piece(self, pieces: Pieces, start: int, stop: int) -> pa.RecordBatch:
-        rows = pieces.take(self._order[start:stop])
-        return rows.add_column(1, LSN_FIELD, pa.array(self._lsns[start:stop]))
+def _heights(pieces: Pieces, order: np.ndarray, nbytes: int) -> np.ndarray | None:
+    """The bytes of all rows before each one, in order; None if all together are few."""
+    if bytes_together(pieces.batches) <= nbytes:
+        return None
+    heights = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(rows_together(pieces.batches)[order], out=heights[1:])
+    return heights
+
+
+def _slice(piece: Callable[[int, int], pa.RecordBatch], cuts: list[int], reverse: bool) -> Slice:
+    if len(cuts) == 2:
+        return piece(cuts[0], cuts[1])
+    parts = [piece(low, high) for low, high in pairwise(cuts)]
+    return parts[::-1] if reverse else parts
 
 
 class _Ends:

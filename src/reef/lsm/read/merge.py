@@ -37,6 +37,8 @@ from reef.lsm.pieces import Pieces, take_rows
 WINDOW_ROWS = 32_768
 WINDOW_BYTES = 32 * 1024 * 1024
 _SHARES = 4
+_FIRST_ROWS = 64
+_GROWTH = 4
 
 Source: TypeAlias = Iterable[Slice]
 
@@ -57,10 +59,10 @@ def merge(
     limit = WINDOW_BYTES if window_bytes is None else window_bytes
     measure = Measure()
     share = limit // max(_SHARES, len(sources))
-    cursors = [
-        _Cursor(iter(source), reverse, window_rows // _SHARES, share, measure) for source in sources
-    ]
-    cursors = [cursor for cursor in cursors if cursor.fill()]
+    cursors = [_Cursor(iter(source), reverse, share, measure) for source in sources]
+    # The first windows are small: whoever takes only a few rows does not wait for many.
+    rows = min(_FIRST_ROWS, window_rows // _SHARES)
+    cursors = [cursor for cursor in cursors if cursor.fill(rows)]
     while len(cursors) > 1:
         bound = (max if reverse else min)(cursor.far_bound() for cursor in cursors)
         held = sum(cursor.measured() for cursor in cursors)
@@ -69,7 +71,8 @@ def merge(
             yield from _shown(resolve(pieces, keep_tombstones), reverse)
         else:
             yield from _bounded(pieces, keep_tombstones, reverse, limit, measure)
-        cursors = [cursor for cursor in cursors if cursor.fill()]
+        rows = min(_GROWTH * rows, window_rows // _SHARES)
+        cursors = [cursor for cursor in cursors if cursor.fill(rows)]
     for cursor in cursors:
         for stretch in cursor.rest():
             if len(stretch) == 1:
@@ -240,13 +243,11 @@ class _Cursor:
         self,
         source: Iterator[Slice],
         reverse: bool,
-        rows: int,
         nbytes: int,
         measure: Measure,
     ) -> None:
         self._source = source
         self._reverse = reverse
-        self._rows = max(1, rows)
         self._nbytes = max(1, nbytes)
         self._measure = measure
         self._held: deque[pa.RecordBatch] = deque()
@@ -254,10 +255,10 @@ class _Cursor:
         self._size = 0
         self._width = 0.0
 
-    def fill(self) -> bool:
-        """Have rows in hand; False when the source has no more."""
+    def fill(self, rows: int) -> bool:
+        """Have so many rows in hand, or some bytes; False when the source has no more."""
         self.measured()
-        while self._count < self._rows and self._size < self._nbytes:
+        while self._count < max(1, rows) and self._size < self._nbytes:
             found = next(self._source, None)
             if found is None:
                 break
