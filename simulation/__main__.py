@@ -7,6 +7,8 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
+from simulation.exhaustive.command import EVERYTHING, explore, show
+from simulation.exhaustive.schedule import Bounds
 from simulation.plan import plan_of
 from simulation.run import simulate
 from simulation.shrink import shrink
@@ -27,7 +29,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run only this one")
     parser.add_argument("--trace", action="store_true", help="print what happened, shrunk or not")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
+    every = parser.add_argument_group("every schedule of small scenarios")
+    every.add_argument("--exhaustive", action="store_true", help="search them")
+    every.add_argument("--scenario", action="append", default=[], help="only this one; repeatable")
+    every.add_argument("--preemptions", type=int, help="at most so many (2)")
+    every.add_argument("--hours", type=int, help="at most so many hours that pass (1 or 0)")
+    every.add_argument("--faults", type=int, help="at most so many faults (0 or 1)")
+    every.add_argument("--most", type=int, help="at most so many schedules of each")
+    every.add_argument("--schedule", metavar="SCENARIO@…", help="run only this one, with its trace")
     given = parser.parse_args()
+    if given.schedule is not None:
+        return show(given.schedule)
+    if given.exhaustive:
+        bounds: tuple[Bounds, ...] = EVERYTHING
+        if (given.preemptions, given.hours, given.faults) != (None, None, None):
+            bounds = (Bounds(given.preemptions or 0, given.hours or 0, given.faults or 0),)
+        return explore(given.scenario, bounds, jobs=given.jobs, most=given.most)
     if given.seed is not None:
         outcome = simulate(plan_of(given.seed))
         if outcome.violation and not given.trace:

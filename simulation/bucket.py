@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
+from zlib import crc32
 
 from reef.errors import AlreadyExists, ObjectNotFound
 
@@ -38,7 +39,15 @@ class Bucket:
         self.keys: list[str] = []
         self.observer: Observer | None = None
         self._now = now
-        self._writes = 0
+        self.fingerprint = 0
+
+    def copy(self, now: Callable[[], float]) -> Bucket:
+        """The same objects, to go another way."""
+        other = Bucket(now)
+        other.objects = dict(self.objects)
+        other.keys = list(self.keys)
+        other.fingerprint = self.fingerprint
+        return other
 
     def get(self, key: str) -> Object:
         """The object, or `ObjectNotFound`."""
@@ -49,17 +58,20 @@ class Bucket:
 
     def put(self, key: str, data: bytes, attempt: object = None) -> str:
         """Write, whatever is there."""
-        self._writes += 1
         before = self.objects.get(key)
         if before is None:
             insort(self.keys, key)
-        self.objects[key] = Object(data, self._now(), str(self._writes))
+        else:
+            self.fingerprint ^= hash((key, before))
+        made = Object(data, self._now(), f"{crc32(data):08x}")
+        self.objects[key] = made
+        self.fingerprint ^= hash((key, made))
         if self.observer is not None:
             if before is None:
                 self.observer.created(key, data, attempt)
             else:
                 self.observer.overwritten(key, before.data == data)
-        return str(self._writes)
+        return made.version
 
     def create(self, key: str, data: bytes, attempt: object = None) -> str:
         """Write if the key is free, or `AlreadyExists`."""
@@ -69,10 +81,21 @@ class Bucket:
 
     def delete(self, key: str) -> None:
         """Remove it, if it is there."""
-        if self.objects.pop(key, None) is not None:
+        before = self.objects.pop(key, None)
+        if before is not None:
+            self.fingerprint ^= hash((key, before))
             del self.keys[bisect_left(self.keys, key)]
             if self.observer is not None:
                 self.observer.deleted(key)
+
+    def damage(self, key: str) -> None:
+        """Let a byte of an object rot. Nobody sees it happen."""
+        before = self.objects[key]
+        middle = len(before.data) // 2
+        rotten = bytes((before.data[middle] ^ 0xFF,))
+        made = before._replace(data=before.data[:middle] + rotten + before.data[middle + 1 :])
+        self.objects[key] = made
+        self.fingerprint ^= hash((key, before)) ^ hash((key, made))
 
     def page(self, prefix: str, after: str, count: int) -> list[str]:
         """At most that many keys of a prefix, in order, behind the one given."""

@@ -6,6 +6,7 @@ from random import Random
 
 import reef
 from reef.log.log import PREFIX as LOG_PREFIX
+from reef.manifest.manifests import MANIFESTS
 from reef.manifest.manifests import PREFIX as MANIFEST_PREFIX
 from reef.segment.info import PREFIX as SEGMENT_PREFIX
 from simulation.observer import PREFIX
@@ -16,37 +17,40 @@ _MOST_MANIFESTS = 4
 _MOST_SLOTS = 4
 
 
-def end_of(stage: Stage) -> None:
-    """Open what is left and hold it against the model."""
+def end_of(stage: Stage, *, quick: bool) -> None:
+    """Open what is left and hold it against the model; unless `quick`, make it tidy too."""
     world = stage.world
-    random = Random(f"{world.plan.seed}/end")
+    random = Random("end")
     session = Session(stage, world.process("end", random), random)
     failure: list[BaseException] = []
 
     def live() -> None:
         try:
-            _check(session)
+            _check(session, quick)
         except Exception as error:
             failure.append(error)
 
     session.process.run(live)
-    world.run(1_000_000_000)
+    world.finish()
     if failure:
         raise failure[0]
 
 
-def _check(session: Session) -> None:
+def _check(session: Session, quick: bool) -> None:
     observer = session.observer
     if not observer.generations:
+        return
+    if observer.damaged and not _cured(session):
         return
     reader = session.open("r")
     assert reader is not None
     _same(session, reader)
+    _past(session, reader)
     writer = session.open("w")
     assert writer is not None
     for intent in session.stage.unsettled:
         session.write(writer, intent)
-    if session.stage.world.plan.quick:
+    if quick:
         _same(session, writer)
         _sound(writer)
         return
@@ -74,6 +78,28 @@ def _same(session: Session, ns: reef.Namespace) -> None:
         raise Violation(f"looking ids up gives {found}, and should {expected}")
     if ns.count() != len(expected):
         raise Violation(f"{ns.count()} documents are counted, and there are {len(expected)}")
+
+
+def _cured(session: Session) -> bool:
+    """Repair what is damaged. False if that lost something, so that the model says nothing."""
+    observer = session.observer
+    ns = session.open("r")
+    assert ns is not None
+    session.repair(ns, apply=True)
+    session.refresh(ns)
+    _sound(ns)
+    observer.damaged.clear()
+    return not observer.lost
+
+
+def _past(session: Session, ns: reef.Namespace) -> None:
+    """A number that was collected and won again says nothing of what was there."""
+    for name in sorted(session.observer.ghosts):
+        generation = MANIFESTS.generation_of(name)
+        if generation is not None:
+            held = session.hold(ns, generation=generation)
+            if held is not None:
+                session.reread(held)
 
 
 def _sound(ns: reef.Namespace) -> None:

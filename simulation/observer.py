@@ -40,7 +40,11 @@ class Generation(NamedTuple):
 
 
 class Observer:
-    """The model: `states[n]` is what must be readable after slot n."""
+    """The model: `states[n]` is what must be readable after slot n.
+
+    `damaged` are the objects that rotted where they lie; once a repair says that something was
+    lost with them, the model does not know what must be readable any more.
+    """
 
     def __init__(self, world: World, bucket: Bucket, patience: float, declared: Types) -> None:
         self.world = world
@@ -51,6 +55,35 @@ class Observer:
         self.generations: list[Generation] = []
         self.ghosts: set[str] = set()
         self.schema = SchemaModel(declared)
+        self.damaged: set[str] = set()
+        self.lost = False
+        self._fates: dict[str, str] = {}
+        self._log = self._register = 0
+
+    def copy(self, world: World, bucket: Bucket) -> Observer:
+        """The same, of a copy of the bucket."""
+        other = Observer(world, bucket, self.patience, {})
+        other.slots = list(self.slots)
+        other.states = list(self.states)
+        other.generations = list(self.generations)
+        other.ghosts = set(self.ghosts)
+        other.schema = self.schema.copy()
+        other.damaged = set(self.damaged)
+        return other
+
+    @property
+    def fingerprint(self) -> int:
+        """A hash of everything that later checks may look at."""
+        return hash(
+            (
+                self._log,
+                self._register,
+                frozenset(self.ghosts),
+                frozenset(self.damaged),
+                self.lost,
+                tuple(sorted(self._fates.items())),
+            )
+        )
 
     @property
     def newest(self) -> int:
@@ -63,8 +96,10 @@ class Observer:
         """An object appeared."""
         name = key.removeprefix(PREFIX)
         if (lsn := Log.lsn_of(name)) is not None:
+            self._log = hash((self._log, lsn, data, self.world.time))
             self._appended(name, lsn, data, attempt)
         elif (generation := MANIFESTS.generation_of(name)) is not None:
+            self._register = hash((self._register, generation, data, self.world.time))
             self._published(name, generation, data)
 
     def overwritten(self, key: str, same: bool) -> None:
@@ -160,6 +195,8 @@ class Observer:
         if name in self.ghosts:
             self.ghosts.discard(name)
             return
+        if name in self.damaged:
+            return
         lsn = Log.lsn_of(name)
         number = MANIFESTS.generation_of(name)
         newest = len(self.generations)
@@ -194,6 +231,7 @@ class Observer:
         """A write returned."""
         intent = attempt.intent
         intent.settled = True
+        self._fates[intent.token] = "acknowledged"
         told = (
             receipt.upserted,
             receipt.patched,
@@ -226,6 +264,7 @@ class Observer:
         """A write was refused for good."""
         intent = attempt.intent
         attempt.refused = type(error).__name__
+        self._fates[intent.token] = attempt.refused
         if attempt.slot is not None:
             raise Violation(f"{intent.token} was refused ({error}) and is in slot {attempt.slot}")
         if isinstance(error, reef.SchemaConflict):

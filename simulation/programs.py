@@ -17,12 +17,10 @@ NOVEL = ("c", "d")
 def make_intent(session: Session, *, load: bool = False) -> Intent:
     """Something to write."""
     random = session.random
-    stage = session.stage
-    stage.tokens += 1
-    token = f"t{stage.tokens}"
+    token = session.token()
     intent = Intent(token, load=load)
     if random.random() < 0.4:
-        intent.key = f"k{stage.tokens}"
+        intent.key = f"key-{token}"
     few = random.sample(IDS, random.choice((1, 1, 2, 3, 8)))
 
     # Whoever comes first decides the type of such an attribute.
@@ -68,16 +66,15 @@ def make_intent(session: Session, *, load: bool = False) -> Intent:
 def make_declaration(session: Session) -> Intent:
     """Types to declare, which may not go with what others declare or write."""
     random = session.random
-    session.stage.tokens += 1
     names = random.sample(NOVEL, random.choice((1, 2)))
     kinds = {name: random.choice(("int64", "float64", "string")) for name in names}
-    return Intent(f"t{session.stage.tokens}", declares=kinds)
+    return Intent(session.token(), declares=kinds)
 
 
 def think(session: Session) -> None:
     """Between two steps."""
     random = session.random
-    pace = session.stage.world.plan.pace
+    pace = session.stage.pace
     kind = random.random()
     if kind < 0.7:
         session.sleep(random.random() * pace)
@@ -171,8 +168,7 @@ class Writer(Program):
         id = session.random.choice(IDS)
         seen: list[dict[str, object] | None] = []
         session.attempt("read", lambda: seen.append(session.get(ns, id)))
-        session.stage.tokens += 1
-        intent = Intent(f"t{session.stage.tokens}")
+        intent = Intent(session.token())
         row: dict[str, object] = {"id": id, "v": 0, "token": intent.token}
         intent.condition = "absent"
         if seen and seen[0] is not None:

@@ -9,12 +9,13 @@ from random import Random
 
 import reef
 from simulation.bucket import Bucket
+from simulation.chance import RandomWorld
 from simulation.ending import end_of
 from simulation.observer import Observer
 from simulation.plan import Plan
 from simulation.programs import Program, program_of
 from simulation.session import PATIENCE, TYPES, Session, Stage
-from simulation.world import Crash, Step, Violation, World
+from simulation.world import Crash, Step, Violation
 
 
 @dataclass(frozen=True)
@@ -38,22 +39,22 @@ def simulate(plan: Plan) -> Outcome:
     """Run a plan. The same plan gives the same outcome, trace and all."""
     # Failures are what this is about; nobody needs to read of each.
     logging.getLogger("reef").setLevel(logging.CRITICAL)
-    world = World(plan)
+    world = RandomWorld(plan)
     bucket = Bucket(lambda: world.time)
     observer = Observer(world, bucket, PATIENCE, TYPES)
     bucket.observer = observer
-    stage = Stage(world, bucket, observer)
+    stage = Stage(world, bucket, observer, pace=plan.pace)
     violation = None
     try:
         for number, role in enumerate(plan.roles):
             program = program_of(role, plan.steps)
-            _Node(stage, f"{role}{number}", program, Random(f"{plan.seed}/{number}/{role}"))
+            _Node(stage, world, f"{role}{number}", program, Random(f"{plan.seed}/{number}/{role}"))
         world.run(plan.requests)
         world.end()
         world.calm = True
         # What is still under way in the bucket lands before the end is judged.
-        world.run(1_000_000)
-        end_of(stage)
+        world.finish()
+        end_of(stage, quick=plan.quick)
     except Violation as found:
         violation = str(found)
     except reef.ReefError as error:
@@ -68,8 +69,11 @@ def simulate(plan: Plan) -> Outcome:
 class _Node:
     """A place where a program runs, and runs again after it died."""
 
-    def __init__(self, stage: Stage, name: str, program: Program, random: Random) -> None:
+    def __init__(
+        self, stage: Stage, world: RandomWorld, name: str, program: Program, random: Random
+    ) -> None:
         self.stage = stage
+        self.world = world
         self.name = name
         self.program = program
         self.random = random
@@ -78,7 +82,7 @@ class _Node:
 
     def begin(self) -> None:
         """A new process, with nothing in memory."""
-        world = self.stage.world
+        world = self.world
         if world.calm:
             return
         self.lives += 1

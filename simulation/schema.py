@@ -33,6 +33,13 @@ class SchemaModel:
         self.known: Types = dict(declared)
         self.possible: dict[str, set[str]] = {name: {kind} for name, kind in declared.items()}
 
+    def copy(self) -> SchemaModel:
+        """The same, to go another way."""
+        other = SchemaModel({})
+        other.known = self.known
+        other.possible = {name: set(kinds) for name, kinds in self.possible.items()}
+        return other
+
     def add(self, kinds: Types, rejected: Types) -> None:
         """A slot was written."""
         self.known = {**kinds, **self.known}

@@ -56,13 +56,14 @@ REFUSING: tuple[type[reef.ReefError], ...] = (
 
 @dataclass
 class Stage:
-    """What all nodes share: the world, the bucket, and work that waits to be tried again."""
+    """What all nodes share: the world, the bucket, work that waits to be tried again, and how long
+    programs wait between steps."""
 
     world: World
     bucket: Bucket
     observer: Observer
     unsettled: list[Intent] = field(default_factory=list)
-    tokens: int = 0
+    pace: float = 1.0
 
 
 @dataclass(eq=False)
@@ -84,9 +85,22 @@ class Session:
         self.stage = stage
         self.process = process
         self.random = random
-        self.observer = stage.observer
+        self.tokens = 0
         store = SimulatedStore(stage.bucket, process)
         self.database = reef.connect(store, options=OPTIONS, environment=process.environment)
+
+    @property
+    def observer(self) -> Observer:
+        """What happened, as far as the program may know: what it looks at here is part of what it
+        knows from now on."""
+        observer = self.stage.observer
+        self.process.world.learned(self.process, observer.newest, len(observer.generations))
+        return observer
+
+    def token(self) -> str:
+        """A name that nobody else gives."""
+        self.tokens += 1
+        return f"{self.process.name}.{self.tokens}"
 
     def sleep(self, seconds: float) -> None:
         """Do nothing for a while."""
@@ -103,7 +117,7 @@ class Session:
         self.note(name, "", "begins")
         try:
             result = call()
-        except PASSING + allowed as error:
+        except self._passing + allowed as error:
             self.alive()
             self.note(name, "", f"{type(error).__name__}: {error}")
             return None
@@ -113,6 +127,16 @@ class Session:
         self.alive()
         self.note(name, "", "ends")
         return result
+
+    @property
+    def _passing(self) -> tuple[type[reef.ReefError], ...]:
+        """What says that it did not work this time."""
+        return (*PASSING, reef.Corruption) if self._damage else PASSING
+
+    @property
+    def _damage(self) -> bool:
+        """Whether something is damaged, or arrived damaged."""
+        return bool(self.stage.world.damages or self.stage.observer.damaged)
 
     def alive(self) -> None:
         """End here if the process died: some code turns any interruption into an error."""
@@ -149,7 +173,9 @@ class Session:
             self.observer.refused(attempt, error, low)
             self._keep(intent)
             return not isinstance(error, reef.Fenced)
-        except (reef.CommitUncertain, reef.StoreUnavailable) as error:
+        except (reef.CommitUncertain, reef.StoreUnavailable, reef.Corruption) as error:
+            if isinstance(error, reef.Corruption) and not self._damage:
+                raise Violation(f"{intent.token} raised {type(error).__name__}: {error}") from error
             self._ended(intent, f"unknown: {type(error).__name__}: {error}")
             self._keep(intent)
             return True
@@ -262,8 +288,7 @@ class Session:
             return None
         self.alive()
         applied = observer.generations[reading.generation - 1].manifest.last_applied_lsn
-        self.stage.tokens += 1
-        held = Held(reading, lsn or applied, what, f"pin-{self.stage.tokens}")
+        held = Held(reading, lsn or applied, what, f"pin-{self.token()}")
         if reading.lsn != held.lsn or (generation and reading.generation != generation):
             raise Violation(f"at {what} is slot {reading.lsn} of generation {reading.generation}")
         return held
@@ -300,7 +325,7 @@ class Session:
         """The same state as a process sees it that has nothing in memory."""
         database = self.database
         store = database.store.below(f"{PREFIX}n/")
-        tree = Tree(store, database.environment, database.options, BlockCache(1 << 20), "n")
+        tree = Tree(store, database.environment, database.options, BlockCache(1 << 20))
         return FrozenReading(view_of(tree, moment_of(reading._view)))
 
     def _lost(self, held: Held, began: float, error: reef.PastRetention) -> None:
@@ -311,13 +336,16 @@ class Session:
 
     def pin(self, ns: reef.Namespace, held: Held) -> bool:
         """Keep what is held from collection, or let it go again. False if it is gone already."""
-        began = self.stage.world.time
         if held.pinned_until and self.random.random() < 0.3:
             held.pinned_until = 0.0
             self.note("unpin", held.what, "begins")
             unpin(ns._tree, held.name)
             return True
-        seconds = PATIENCE * self.random.choice((0.5, 5.0))
+        return self.pin_for(ns, held, PATIENCE * self.random.choice((0.5, 5.0)))
+
+    def pin_for(self, ns: reef.Namespace, held: Held, seconds: float) -> bool:
+        """Keep what is held from collection for that long. False if it is gone already."""
+        began = self.stage.world.time
         self.note("pin", held.what, f"for {seconds} s")
         try:
             pin(ns._tree, held.reading._view, held.name, seconds)
@@ -342,9 +370,13 @@ class Session:
             raise Violation(f"verification found {report.problems}")
 
     def repair(self, ns: reef.Namespace, *, apply: bool) -> None:
-        """Nothing is damaged, so there is nothing to do."""
+        """Where nothing is damaged there is nothing to do."""
         report = ns.repair(apply=apply)
         self.alive()
+        observer = self.stage.observer
+        if observer.damaged:
+            observer.lost |= apply and bool(report.lost_lsns or report.lost_ids)
+            return
         if report.actions or report.quarantined or report.lost_lsns or report.lost_ids:
             raise Violation(f"repair has something to do where nothing is damaged: {report}")
 

@@ -6,14 +6,10 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
 
-from greenlet import getcurrent
-
-from reef.errors import AlreadyExists
 from reef.store.contract import Blob, Data, ObjectInfo, Result, Store, as_bytes
 from simulation.bucket import Bucket
-from simulation.world import Branch, Crash, Process, Violation, unavailable
+from simulation.world import Branch, Crash, Process
 
 
 class SimulatedStore(Store):
@@ -35,49 +31,7 @@ class SimulatedStore(Store):
         process = self._process
         if process.dead:
             raise Crash
-        world = process.world
-        world.requests += 1
-        number = world.requests
-        fate = world.fate(process, kind)
-        me = getcurrent()
-        outcome: list[Any] = [None, None]
-
-        def happen() -> None:
-            try:
-                outcome[0], outcome[1] = effect(), None
-                said = "ok"
-            except Violation:
-                world.note(process.name, kind, key, f"#{number} VIOLATION")
-                raise
-            except Exception as error:
-                outcome[1] = error
-                said = type(error).__name__
-            fault = f" ({fate.name})" if fate.name else ""
-            world.note(process.name, kind, key, f"#{number} {said}{fault}")
-
-        def answer() -> None:
-            if fate.dies:
-                world.note(process.name, "dies", key, f"#{number} {fate.name}")
-                process.die()
-                return
-            if fate.error == "conflict":
-                outcome[1] = AlreadyExists(key)
-            elif fate.error:
-                outcome[1] = unavailable(fate.error)
-            if fate.name and (fate.error or not fate.effects):
-                world.note(process.name, "failed", key, f"#{number} {kind} {fate.name}")
-            process.wake(me)
-
-        for moment in fate.effects:
-            world.after(moment, happen)
-        world.after(fate.answer, answer)
-        if fate.sleep:
-            process.resumes = max(process.resumes, world.time + fate.sleep)
-            world.note(process.name, "sleeps", key, f"#{number} {kind}, {fate.sleep:.0f} s")
-        world.hub.switch()
-        if outcome[1] is not None:
-            raise outcome[1]
-        return outcome[0]  # type: ignore[no-any-return]
+        return process.world.request(process, kind, key, effect)
 
     def get(self, key: str) -> Blob:
         found = self._request("get", key, partial(self._bucket.get, key))

@@ -1,12 +1,12 @@
-"""The world: true time, the events to come, and the processes that live in it."""
+"""The world: true time, and the processes that live in it. How it goes on is for its kinds to say:
+at random (`chance.py`), or as a schedule has it (`exhaustive/turns.py`)."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
-from heapq import heappop, heappush
 from random import Random
 from typing import Any, NamedTuple
 
@@ -15,12 +15,8 @@ from greenlet import getcurrent, greenlet
 from reef.environment import Environment
 from reef.errors import StoreUnavailable
 from reef.store.contract import Result
-from simulation.plan import Plan
 
 START = 1_700_000_000.0
-_PAUSES = (5.0, 30.0, 100.0, 300.0, 90_000.0)
-_LATE = (0.5, 15.0, 100.0, 400.0, 5_000.0)
-_JUMPS = (-5_000.0, -60.0, -1.0, 1.0, 60.0, 5_000.0)
 
 MUTATING = frozenset({"put", "create", "delete"})
 
@@ -41,22 +37,6 @@ class Step(NamedTuple):
     kind: str
     subject: str
     outcome: str
-
-
-class Fate(NamedTuple):
-    """What becomes of one request. Times count from its beginning.
-
-    It takes effect at each of `effects`; the answer comes at `answer`: that of the last effect, or
-    `error`. With `dies` the process is dead at that moment instead. With `sleep` the whole process
-    does nothing until then.
-    """
-
-    effects: tuple[float, ...]
-    answer: float
-    error: str = ""
-    dies: bool = False
-    sleep: float = 0.0
-    name: str = ""
 
 
 class Process:
@@ -86,9 +66,7 @@ class Process:
     def _sleep(self, seconds: float) -> None:
         if self.dead:
             raise Crash
-        me = getcurrent()
-        self.world.after(seconds, partial(self.wake, me))
-        self.world.hub.switch()
+        self.world.sleep(self, seconds)
 
     def jump(self, seconds: float) -> None:
         """Set the wall clock wrong by that much more."""
@@ -98,16 +76,10 @@ class Process:
         """Begin to run it, soon."""
         thread = greenlet(call, parent=self.world.hub)
         self.greenlets[thread] = None
-        self.world.after(0.0, partial(self.wake, thread))
+        self.world.soon(self, thread)
 
-    def wake(self, thread: greenlet) -> None:
-        """Go on with a greenlet that waits, unless the process is dead or asleep."""
-        world = self.world
-        if self.dead:
-            return
-        if world.time < self.resumes:
-            world.after(self.resumes - world.time, partial(self.wake, thread))
-            return
+    def resume(self, thread: greenlet) -> None:
+        """Go on with a greenlet that waits. Called by the hub."""
         thread.switch()
         if thread.dead:
             self.greenlets.pop(thread, None)
@@ -148,7 +120,7 @@ class Branch(Future[Result]):
         self._ended = True
         waiter = self._waiter
         if waiter is not None:
-            self._process.world.after(0.0, partial(self._process.wake, waiter))
+            self._process.world.soon(self._process, waiter)
 
     def _join(self) -> None:
         if self._process.dead:
@@ -172,26 +144,17 @@ class Branch(Future[Result]):
         return True
 
 
-class World:
-    """Runs events in the order of their times; the same seed gives the same run."""
+class World(ABC):
+    """True time, a trace, and processes. What they do happens by way of the hub, one at a time.
+    `damages` counts the answers that arrived damaged, of objects that are whole."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self) -> None:
         self.time = START
         self.hub = getcurrent()
         self.trace: list[Step] = []
         self.requests = 0
-        self.calm = False
+        self.damages = 0
         self.processes: list[Process] = []
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._count = 0
-        self._timing = Random(f"{plan.seed}/timing")
-        self._chance = Random(f"{plan.seed}/chance")
-
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something later, called by the hub."""
-        self._count += 1
-        heappush(self._events, (self.time + seconds, self._count, action))
 
     def note(self, process: str, kind: str, subject: str = "", outcome: str = "") -> None:
         """Add a line to the trace."""
@@ -203,70 +166,36 @@ class World:
         self.processes.append(process)
         return process
 
-    def run(self, most_requests: int) -> None:
-        """Let the world go on until nothing is left to happen, or that many requests were made."""
-        events = self._events
-        while events and self.requests < most_requests:
-            self.time, _, action = heappop(events)
-            action()
-
     def end(self) -> None:
-        """Everybody dies. What is under way in the bucket still happens, after this, in `run`."""
+        """Everybody dies."""
         for process in self.processes:
             if not process.dead:
                 process.die()
 
-    def fate(self, process: Process, kind: str) -> Fate:
-        """Decide what becomes of a request."""
-        timing = self._timing.random
-        there = 0.001 + timing() * 0.02
-        back = 0.001 + timing() * 0.02
-        plan = self.plan
-        if self.calm:
-            return Fate((there,), there + back)
-        chance = self._chance
-        # The requests that decide something are where it hurts.
-        if chance.random() >= plan.intensity * (4 if kind in ("create", "put") else 1):
-            return Fate((there,), there + back)
-        fault = chance.choice(plan.faults)
-        writes = kind in MUTATING
-        if fault == "refuse":
-            return Fate((), there, "refused", name=fault)
-        if fault == "lose":
-            return Fate((there,), there + back, "lost", name=fault)
-        if fault == "duplicate" and writes:
-            return Fate((there, there + back), there + 2 * back, name=fault)
-        if fault == "conflict" and kind == "create":
-            return Fate((), there, "conflict", name=fault)
-        if fault == "late" and writes:
-            late = chance.choice(_LATE) * (0.5 + chance.random())
-            return Fate((late,), there + 0.3, "timed out", name=fault)
-        if fault == "crash":
-            when = chance.randrange(3)
-            if when == 0:
-                return Fate((), there, dies=True, name="crash before")
-            if when == 1 or not writes:
-                return Fate((there,), there + back, dies=True, name="crash after")
-            late = chance.choice(_LATE) * (0.5 + chance.random())
-            return Fate((late,), there, dies=True, name="crash, lands late")
-        if fault == "pause":
-            pause = chance.choice(_PAUSES) * (0.5 + chance.random())
-            if chance.random() < 0.5:
-                return Fate((there,), there + back, sleep=pause, name="sleeps after")
-            awake = there + pause
-            return Fate((awake,), awake + back, sleep=awake, name="sleeps before")
-        if fault == "slow":
-            slow = chance.random() * 20
-            return Fate((there + slow,), there + slow + back, name=fault)
-        if fault == "jump":
-            process.jump(chance.choice(_JUMPS) * chance.random())
-        return Fate((there,), there + back, name=fault if fault == "jump" else "")
+    def learned(self, process: Process, *facts: object) -> None:  # noqa: B027
+        """A process looked at something that is not in an answer."""
 
+    @abstractmethod
+    def soon(self, process: Process, thread: greenlet) -> None:
+        """Go on with a greenlet of a process when it is its turn."""
+
+    @abstractmethod
+    def sleep(self, process: Process, seconds: float) -> None:
+        """Let the greenlet that calls sleep."""
+
+    @abstractmethod
+    def request(
+        self, process: Process, kind: str, key: str, effect: Callable[[], Result]
+    ) -> Result:
+        """Ask something of the bucket, for the greenlet that calls, and wait for the answer."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Go on until nothing is left to happen."""
+
+    @abstractmethod
     def pages(self) -> int:
         """How many keys a page of a listing has."""
-        if self.calm or "pages" not in self.plan.faults or self._chance.random() > 0.2:
-            return 1_000
-        return self._chance.randrange(1, 6)
 
 
 def unavailable(why: str) -> StoreUnavailable:

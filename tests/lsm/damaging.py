@@ -24,8 +24,7 @@ def database(store: Store) -> Database:
 def tree_of(store: Store) -> Tree:
     """The namespace's tree, with nothing read of it."""
     found = database(store)
-    cache = BlockCache(Options().cache_bytes)
-    return Tree(store.below(PLACE), found.environment, Options(), cache, NAME)
+    return Tree(store.below(PLACE), found.environment, Options(), BlockCache(Options().cache_bytes))
 
 
 def make(store: Store) -> Documents:

@@ -9,6 +9,7 @@ import pytest
 
 from reef.errors import AlreadyExists, ObjectNotFound
 from simulation.bucket import Bucket
+from simulation.chance import RandomWorld
 from simulation.intent import Intent
 from simulation.plan import FAULTS, plan_of
 from simulation.run import simulate
@@ -16,13 +17,13 @@ from simulation.schema import SchemaModel, fit, kinds_of
 from simulation.shrink import shrink
 from simulation.store import SimulatedStore
 from simulation.telling import tell
-from simulation.world import START, World
+from simulation.world import START
 
 CALM = replace(plan_of(0), intensity=0.0)
 
 
 def test_requests_of_one_process_overlap_and_answers_keep_their_order() -> None:
-    world = World(CALM)
+    world = RandomWorld(CALM)
     bucket = Bucket(lambda: world.time)
     process = world.process("p", Random(1))
     store = SimulatedStore(bucket, process)
@@ -42,7 +43,7 @@ def test_requests_of_one_process_overlap_and_answers_keep_their_order() -> None:
 
 
 def test_a_process_that_dies_asks_for_nothing_more() -> None:
-    world = World(replace(CALM, faults=("crash",), intensity=1.0))
+    world = RandomWorld(replace(CALM, faults=("crash",), intensity=1.0))
     bucket = Bucket(lambda: world.time)
     process = world.process("p", Random(1))
     store = SimulatedStore(bucket, process)

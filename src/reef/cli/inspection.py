@@ -81,9 +81,13 @@ def stats(session: Session, namespace: str) -> None:
     Reads no rows: counts are of stored versions, and the unfolded log is not in them.
     """
     from reef.cli.statistics import gather
+    from reef.errors import NamespaceNotFound
 
     with session.tree(namespace) as tree:
-        tree.recover()
+        try:
+            tree.recover()
+        except NamespaceNotFound:
+            raise NamespaceNotFound(f"there is no namespace {namespace!r} in this bucket") from None
         found = gather(tree)
     if session.json:
         print_json({"namespace": namespace, **found.to_dict()})

@@ -62,7 +62,6 @@ class Session:
                 database.environment,
                 database.options,
                 BlockCache(database.options.cache_bytes),
-                name,
             )
 
     def start_logging(self) -> None:
@@ -78,11 +77,11 @@ class Session:
 
 def check_there(tree: Tree, name: str) -> None:
     """`NamespaceNotFound` if the bucket holds no object of the namespace, sound or damaged."""
-    from reef.errors import no_namespace
+    from reef.errors import NamespaceNotFound
     from reef.lsm.retention.collect import list_objects
 
     if not list_objects(tree):
-        raise no_namespace(name)
+        raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket")
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

@@ -19,7 +19,6 @@ from reef.errors import (
     InvalidInput,
     NamespaceExists,
     NamespaceNotFound,
-    no_namespace,
 )
 from reef.lsm.options import Options
 from reef.lsm.tree import Tree
@@ -121,7 +120,10 @@ class Database:
             except NamespaceNotFound:
                 with suppress(NamespaceExists):
                     self.create(name, schema=schema, settings=settings)
-        opened = Namespace(name, tree, writable=mode == "w", maintain=maintain)
+        try:
+            opened = Namespace(name, tree, writable=mode == "w", maintain=maintain)
+        except NamespaceNotFound:
+            raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket") from None
         if schema is not None:
             try:
                 opened.declare(declared_schema(schema))
@@ -134,7 +136,7 @@ class Database:
         """Delete a namespace and everything in it. There is no way back."""
         tree = self._tree(name)
         if next(iter(tree.store.list("")), None) is None:
-            raise no_namespace(name)
+            raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket")
         # The newest manifest goes last of its kind, and its copy in the hint after it: until then
         # the namespace is whole, and from then on it is not there.
         manifests = [info.key for _, info in tree.register.generations()]
@@ -162,7 +164,7 @@ class Database:
     def _tree(self, name: str, options: Options | None = None) -> Tree:
         check_namespace_name(name)
         store = self.store.below(f"{PREFIX}{name}/")
-        return Tree(store, self.environment, options or self.options, self._cache, name)
+        return Tree(store, self.environment, options or self.options, self._cache)
 
 
 def declared_schema(schema: SchemaLike | None) -> Schema:

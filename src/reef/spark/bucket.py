@@ -45,7 +45,6 @@ class Bucket:
             database.environment,
             options or database.options,
             BlockCache(_CACHE_BYTES),
-            namespace,
         )
 
 

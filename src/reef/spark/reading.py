@@ -25,11 +25,9 @@ from reef.documents.batches import parsed_filter
 from reef.errors import (
     BucketNotFound,
     InvalidInput,
-    NamespaceDropped,
     NamespaceNotFound,
     ObjectNotFound,
     PastRetention,
-    no_namespace,
 )
 from reef.lsm.read.history import (
     Moment,
@@ -125,9 +123,9 @@ class Asked:
         except (BucketNotFound, NamespaceNotFound) as error:
             if isinstance(error, BucketNotFound) and "://" in self.bucket.url:
                 raise
-            if isinstance(error, NamespaceDropped):
-                raise
-            raise no_namespace(self.namespace, self.bucket.url) from None
+            raise NamespaceNotFound(
+                f"there is no namespace {self.namespace!r} in the bucket {self.bucket.url!r}"
+            ) from None
 
     def _view(self, tree: Tree) -> View:
         if self.generation is not None:
