@@ -325,7 +325,7 @@ class Session:
         """The same state as a process sees it that has nothing in memory."""
         database = self.database
         store = database.store.below(f"{PREFIX}n/")
-        tree = Tree(store, database.environment, database.options, BlockCache(1 << 20))
+        tree = Tree(store, database.environment, database.options, BlockCache(1 << 20), "n")
         return FrozenReading(view_of(tree, moment_of(reading._view)))
 
     def _lost(self, held: Held, began: float, error: reef.PastRetention) -> None:

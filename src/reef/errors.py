@@ -69,6 +69,17 @@ class NamespaceNotFound(ReefError):
     """There is no such namespace in the bucket."""
 
 
+class NamespaceDropped(NamespaceNotFound, Fenced):
+    """The namespace was dropped: it is not there, and whoever wrote to it is superseded.
+
+    `lsn` is the log slot that says so, 0 if that was not where it was found.
+    """
+
+    def __init__(self, name: str, lsn: int = 0, *, since: str = "it was dropped") -> None:
+        super().__init__(f"there is no namespace {name!r}: {since}")
+        self.lsn = lsn
+
+
 class NamespaceExists(ReefError):
     """A namespace of that name is already in the bucket."""
 
@@ -133,3 +144,11 @@ class PreconditionFailed(StoreError):
     def __init__(self, key: str) -> None:
         super().__init__(f"object {key} is not at the expected version")
         self.key = key
+
+
+def no_namespace(name: str, bucket: str = "") -> NamespaceNotFound:
+    """The error for a name that nothing is called in the bucket."""
+    what = f"namespace {name!r}" if name else "such namespace"
+    return NamespaceNotFound(
+        f"there is no {what} in " + (f"the bucket {bucket!r}" if bucket else "this bucket")
+    )

@@ -12,6 +12,8 @@ import reef
 from reef import Corruption, UnsupportedFormat
 from reef.documents import Database, Namespace
 from reef.log import Log
+from reef.lsm.repair.repair import repair
+from reef.lsm.repair.verify import verify
 from reef.manifest import MANIFESTS
 from reef.store import MemoryStore, Store
 from support.faults import FaultyStore, request
@@ -252,3 +254,38 @@ def test_a_live_segment_that_is_missing_is_told_as_lost(mode: str) -> None:
             with pytest.raises(Corruption, match="missing") as lost:
                 read()
             assert lost.value.key in segment.key
+
+
+def test_a_manifest_of_another_namespace_is_damage(memory_store: MemoryStore) -> None:
+    database = reef.connect(memory_store)
+    for name in ("n", "m"):
+        with database.namespace(name, maintain=False) as ns:
+            ns.write(upserts=[{"id": name}])
+    head = manifest_key(2)
+    memory_store.put(head, memory_store.get(head.replace("/n/", "/m/")).data)
+    hint = f"{PREFIX}hint.json"
+    memory_store.put(hint, memory_store.get(hint.replace("/n/", "/m/")).data)
+    with database.namespace("n", "r") as ns:
+        assert [row["id"] for row in ns.scan().documents()] == ["n"]
+        report = ns.verify()
+        assert {problem.key for problem in report.problems} == {"hint.json", head[len(PREFIX) :]}
+        assert all("namespace 'm'" in problem.meaning for problem in report.problems)
+        ns.repair(apply=True)
+        assert ns.verify().sound
+    assert reef.connect(memory_store).namespace("n", "r").get("n") == {"id": "n"}
+
+
+def test_a_hint_alone_brings_nothing_back_unless_repaired(memory_store: MemoryStore) -> None:
+    with open_writer(memory_store) as ns:
+        ns.write(upserts=[{"id": "a"}])
+        ns.index()
+    for info in list(memory_store.list(f"{PREFIX}manifest/")):
+        memory_store.delete(info.key)
+    with pytest.raises(Corruption, match="only the hint"):
+        reef.connect(memory_store).namespace("n", "r")
+    with pytest.raises(Corruption, match="only the hint"):
+        reef.connect(memory_store).create("n")
+    tree = reef.connect(memory_store)._tree("n")
+    assert not verify(tree).sound
+    repair(tree, apply=True)
+    assert reef.connect(memory_store).namespace("n", "r").get("a") == {"id": "a"}

@@ -24,7 +24,8 @@ def database(store: Store) -> Database:
 def tree_of(store: Store) -> Tree:
     """The namespace's tree, with nothing read of it."""
     found = database(store)
-    return Tree(store.below(PLACE), found.environment, Options(), BlockCache(Options().cache_bytes))
+    cache = BlockCache(Options().cache_bytes)
+    return Tree(store.below(PLACE), found.environment, Options(), cache, NAME)
 
 
 def make(store: Store) -> Documents:

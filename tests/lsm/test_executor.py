@@ -31,7 +31,7 @@ OPTIONS = reef.Options(segment_bytes=64 * 1024, fold_bytes=10 * 1024 * 1024)
 
 
 def tree_of(store: Store, name: str = "n") -> Tree:
-    return Tree(store.below(f"{PREFIX}{name}/"), SYSTEM, OPTIONS, BlockCache(1 << 20))
+    return Tree(store.below(f"{PREFIX}{name}/"), SYSTEM, OPTIONS, BlockCache(1 << 20), name)
 
 
 class Several:

@@ -22,6 +22,11 @@ class Post(Root, frozen=True, omit_defaults=True):
     master_epoch: int = 0
     title: str = ""
 
+    @property
+    def least_format(self) -> int:
+        """The first version had no titles."""
+        return 2 if self.title else 1
+
 
 class NoPost(Exception):
     """There is none."""
@@ -37,7 +42,7 @@ def posts(store: Store, layout: Layout[Post] = POSTS, clock: Clock | None = None
 
 
 def first(**more: object) -> Post:
-    return Post(1, "n", 0.0, "p", "first", format=2, **more)  # type: ignore[arg-type]
+    return Post(1, "n", 0.0, "p", "first", **more)  # type: ignore[arg-type]
 
 
 def test_one_winner_a_generation(store: Store) -> None:
@@ -64,7 +69,7 @@ def test_one_winner_a_generation(store: Store) -> None:
 
 
 def test_where_it_lies_and_what_it_looks_like(memory_store: MemoryStore) -> None:
-    posts(memory_store).create(first(title="x"))
+    posts(memory_store).create(first(format=2, title="x"))
     (info,) = memory_store.list("")
     assert info.key == "posts/00000000000000000001.post" == POSTS.key(1)
     assert (POSTS.generation_of(info.key), POSTS.generation_of("posts/x.post")) == (1, None)
@@ -101,7 +106,12 @@ def test_formats_and_damage(memory_store: MemoryStore) -> None:
     old = RootCodec(Post, "post", 1)
     assert codec.decode("k", memoryview(old.encode(Post(1, "n", 0.0, "p", "x")))).format == 1
     with pytest.raises(UnsupportedFormat, match="post format 2; this Reef reads 1"):
-        old.decode("k", memoryview(codec.encode(first())))
+        old.decode("k", memoryview(codec.encode(first(format=2))))
+    register = posts(memory_store)
+    register.create(first())
+    assert register.publish(lambda post: post).root.format == 1
+    titled = register.publish(lambda post: msgspec.structs.replace(post, title="x"))
+    assert titled.root.format == register.head().root.format == 2
     other = RootCodec(Post, "letter", 2)
     with pytest.raises(Corruption, match="not a letter"):
         other.decode("k", memoryview(codec.encode(first())))

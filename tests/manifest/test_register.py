@@ -198,3 +198,72 @@ def test_a_publisher_that_did_not_sleep_asks_nothing_more() -> None:
     register.publish(bump, head)
     cost = store.counts() - before
     assert (cost.create, cost.put, cost.requests) == (1, 1, 2)
+
+
+def history(store: Store, count: int) -> Register[Manifest]:
+    register = register_of(store)
+    register.create(first())
+    for _ in range(count - 1):
+        register.publish(bump)
+    return register
+
+
+def test_a_hint_alone_is_not_believed() -> None:
+    store = MemoryStore()
+    register = history(store, 3)
+    for generation in (1, 2, 3):
+        store.delete(MANIFESTS.key(generation))
+    with pytest.raises(Corruption, match="only the hint") as lost:
+        register.head()
+    assert lost.value.key == MANIFESTS.key(3)
+    assert register.head(lone_hint=True).manifest.writer_epoch == 2
+
+
+def test_a_hint_of_a_former_life_is_not_believed() -> None:
+    store = MemoryStore()
+    history(store, 5)
+    late = bytes(store.get(HINT).data)
+    for info in list(store.list("")):
+        store.delete(info.key)
+    register = history(store, 2)
+    store.put(HINT, late)
+    head = register.head()
+    assert (head.manifest.generation, head.manifest.writer_epoch) == (2, 1)
+    # Nothing is read through it, and no number that it says was used is used again.
+    assert register.publish(bump).manifest.generation == 6
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_the_newest_is_lost_and_nothing_reads_differently(damage: str) -> None:
+    store = MemoryStore()
+    register = history(store, 4)
+    key = MANIFESTS.key(4)
+    if damage == "gone":
+        store.delete(key)
+    else:
+        store.put(key, b"{")
+    head = register.head()
+    assert (head.manifest.generation, head.manifest.writer_epoch, head.slot) == (4, 3, 4)
+    assert register.publish(bump).manifest.generation == 5
+
+
+def test_a_lost_newest_is_not_taken_from_a_hint_that_does_not_follow() -> None:
+    store = MemoryStore()
+    register = history(store, 4)
+    for generation in (3, 4):
+        store.delete(MANIFESTS.key(generation))
+    head = register.head()
+    assert (head.manifest.generation, head.slot) == (2, 4)
+
+
+def test_whose_manifest_it_is_must_be_right() -> None:
+    store = MemoryStore()
+    register = history(store, 1)
+    mine = manifest_register(store, Environment(), "p", "n")
+    other = manifest_register(store, Environment(), "p", "m")
+    assert mine.head().manifest == register.head().manifest
+    with pytest.raises(Corruption, match="of namespace 'n', and lies in 'm'"):
+        other.read_generation(1)
+    assert other.read_hint() is None
+    with pytest.raises(Corruption):
+        other.head()

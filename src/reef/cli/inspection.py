@@ -81,13 +81,9 @@ def stats(session: Session, namespace: str) -> None:
     Reads no rows: counts are of stored versions, and the unfolded log is not in them.
     """
     from reef.cli.statistics import gather
-    from reef.errors import NamespaceNotFound
 
     with session.tree(namespace) as tree:
-        try:
-            tree.recover()
-        except NamespaceNotFound:
-            raise NamespaceNotFound(f"there is no namespace {namespace!r} in this bucket") from None
+        tree.recover()
         found = gather(tree)
     if session.json:
         print_json({"namespace": namespace, **found.to_dict()})

@@ -7,7 +7,7 @@ import click
 from reef.cli.output import print_json
 from reef.cli.session import Session, common_options, pass_session
 from reef.cli.values import AGE, parse_attributes
-from reef.errors import NamespaceNotFound
+from reef.errors import no_namespace
 
 
 @click.command()
@@ -78,7 +78,7 @@ def drop(session: Session, namespace: str, yes: bool) -> None:
     """Delete a namespace and everything in it. There is no way back."""
     with session.database() as database:
         if not database.exists(namespace):
-            raise NamespaceNotFound(f"there is no namespace {namespace!r} in this bucket")
+            raise no_namespace(namespace)
         if not yes:
             if session.json:
                 raise click.UsageError("dropping a namespace with --json needs --yes")

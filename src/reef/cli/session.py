@@ -62,6 +62,7 @@ class Session:
                 database.environment,
                 database.options,
                 BlockCache(database.options.cache_bytes),
+                name,
             )
 
     def start_logging(self) -> None:
@@ -77,11 +78,11 @@ class Session:
 
 def check_there(tree: Tree, name: str) -> None:
     """`NamespaceNotFound` if the bucket holds no object of the namespace, sound or damaged."""
-    from reef.errors import NamespaceNotFound
+    from reef.errors import no_namespace
     from reef.lsm.retention.collect import list_objects
 
     if not list_objects(tree):
-        raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket")
+        raise no_namespace(name)
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

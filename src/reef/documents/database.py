@@ -19,6 +19,7 @@ from reef.errors import (
     InvalidInput,
     NamespaceExists,
     NamespaceNotFound,
+    no_namespace,
 )
 from reef.lsm.options import Options
 from reef.lsm.tree import Tree
@@ -120,10 +121,7 @@ class Database:
             except NamespaceNotFound:
                 with suppress(NamespaceExists):
                     self.create(name, schema=schema, settings=settings)
-        try:
-            opened = Namespace(name, tree, writable=mode == "w", maintain=maintain)
-        except NamespaceNotFound:
-            raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket") from None
+        opened = Namespace(name, tree, writable=mode == "w", maintain=maintain)
         if schema is not None:
             try:
                 opened.declare(declared_schema(schema))
@@ -136,7 +134,7 @@ class Database:
         """Delete a namespace and everything in it. There is no way back."""
         tree = self._tree(name)
         if next(iter(tree.store.list("")), None) is None:
-            raise NamespaceNotFound(f"there is no namespace {name!r} in this bucket")
+            raise no_namespace(name)
         # The newest manifest goes last of its kind, and its copy in the hint after it: until then
         # the namespace is whole, and from then on it is not there.
         manifests = [info.key for _, info in tree.register.generations()]
@@ -164,7 +162,7 @@ class Database:
     def _tree(self, name: str, options: Options | None = None) -> Tree:
         check_namespace_name(name)
         store = self.store.below(f"{PREFIX}{name}/")
-        return Tree(store, self.environment, options or self.options, self._cache)
+        return Tree(store, self.environment, options or self.options, self._cache, name)
 
 
 def declared_schema(schema: SchemaLike | None) -> Schema:

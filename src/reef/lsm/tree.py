@@ -24,7 +24,7 @@ from reef.store.contract import Store
 class Tree:
     """Access to one namespace's objects, and the state that was last read of them.
 
-    `store` is the bucket below the namespace's prefix. `identity` tells this process's
+    `store` is the bucket below the prefix of the namespace `name`. `identity` tells this process's
     appends and publications from everybody else's. The lock guards the state; `view` may be
     taken at any time without it, and stays consistent whatever happens afterwards. `closing`
     asks long work to give up. `unsettled` says that an append of this process ended without
@@ -32,14 +32,20 @@ class Tree:
     """
 
     def __init__(
-        self, store: Store, environment: Environment, options: Options, cache: BlockCache
+        self,
+        store: Store,
+        environment: Environment,
+        options: Options,
+        cache: BlockCache,
+        name: str = "",
     ) -> None:
         self.store = store
+        self.name = name
         self.environment = environment
         self.options = options
         self.cache = cache
         self.identity = environment.unique_id()
-        self.register = manifest_register(store, environment, self.identity)
+        self.register = manifest_register(store, environment, self.identity, name)
         self.log = Log(store, environment)
         self.lock = RLock()
         self.discarded: tuple[int, ...] = ()

@@ -18,7 +18,9 @@ class Layout(Generic[R]):
     """A folder of numbered generations, each `prefix` + number + `suffix`.
 
     `hint` is the key of an unconditional copy of some recent generation; without one, whoever looks
-    for the newest lists all that are there. `absent` makes the error for a register that has none.
+    for the newest lists all that are there. `absent` makes the error for a register that has none,
+    `over` the one for a root that has ended (the same if None). `name` is whose the roots must be,
+    anybody's if empty.
     """
 
     prefix: str
@@ -26,6 +28,12 @@ class Layout(Generic[R]):
     codec: RootCodec[R]
     absent: Callable[[], Exception]
     hint: str | None = None
+    over: Callable[[], Exception] | None = None
+    name: str = ""
+
+    def ended(self) -> Exception:
+        """The error for a root that has ended."""
+        return (self.over or self.absent)()
 
     def key(self, generation: int) -> str:
         """Where a generation lies: zero-padded, so that the newest is listed last."""

@@ -2,8 +2,9 @@
 
 Generations are numbered objects, each won by put-if-absent. Beside them lies a hint, an
 unconditional copy of some recent generation: whoever looks for the newest reads the hint and
-lists only what came after it, so the cost does not grow with history. The hint may be old, or
-damaged, or missing, and nothing but time is lost.
+lists only from there on, so the cost does not grow with history. The hint may be old, or
+damaged, or missing, and nothing but time is lost. What it says is not believed unless the
+generation that it copies is listed, or the one listed last is the one that it was made from.
 
 What a root says is the business of its type; where its generations lie is told by a layout.
 """
@@ -79,10 +80,18 @@ class Register(Generic[R]):
         """Where a generation lies."""
         return self.layout.key(generation)
 
+    def decode(self, key: str, data: memoryview) -> R:
+        """The root in an object's bytes; `Corruption` if they are damaged, or of another name."""
+        root = self.layout.codec.decode(key, data)
+        name = self.layout.name
+        if name and root.namespace != name:
+            raise Corruption(key, f"it is of namespace {root.namespace!r}, and lies in {name!r}")
+        return root
+
     def read_generation(self, generation: int) -> R:
         """One generation; `ObjectNotFound` if it is not there, `Corruption` if damaged."""
         key = self.key(generation)
-        root = self.layout.codec.decode(key, self.store.get(key).data)
+        root = self.decode(key, self.store.get(key).data)
         if root.generation != generation:
             raise Corruption(key, f"it says that it is generation {root.generation}")
         return root
@@ -107,7 +116,7 @@ class Register(Generic[R]):
             # Whoever follows the root meets the same bytes most of the time.
             if known is not None and known[0] == data:
                 return known[1]
-            root = self.layout.codec.decode(key, memoryview(data))
+            root = self.decode(key, memoryview(data))
             self._hint = (data, root)
             return root
         except ObjectNotFound:
@@ -116,26 +125,50 @@ class Register(Generic[R]):
             _logger.error("%s; looking for the newest generation without it", damage)
             return None
 
-    def head(self) -> Head[R]:
-        """The newest root that can be read, or the error for a register that has none.
+    def head(self, *, ended: bool = False, lone_hint: bool = False) -> Head[R]:
+        """The newest root that can be read, or the layout's error if there is none, or if it says
+        that it has ended (unless `ended`).
 
-        A damaged generation is passed over for the one before it, and logged.
+        A damaged generation is passed over for the one before it, and logged. If there is nothing
+        but a hint, that is `Corruption`, unless `lone_hint` says to believe it.
         """
         for _ in range(_UNCERTAIN_ATTEMPTS):
-            began = self.environment.monotonic()
-            hint = self.read_hint()
-            newer = self.generations(after=hint.generation if hint else 0)
-            found = self._choose(hint, newer, began)
-            if found is not None:
-                return found
+            found = self._find(self.environment.monotonic(), lone_hint)
+            if found is None:
+                continue
+            if found.root.ended and not ended:
+                raise self.layout.ended()
+            return found
         raise StoreUnavailable("generations are collected faster than the newest one can be read")
 
+    def _find(self, began: float, lone_hint: bool) -> Head[R] | None:
+        """The head. None when a generation that was listed is gone again: whoever listed it slept,
+        and there are newer ones by now."""
+        hint = self.read_hint()
+        if hint is None:
+            return self._choose(None, self.generations(), 0, began)
+        listed = self.generations(after=hint.generation - 1)
+        if listed:
+            if listed[0][0] == hint.generation:
+                return self._choose(hint, listed[1:], hint.generation, began)
+            return self._choose(None, listed, 0, began)
+        # What it copies is gone, and nothing came after: lost, or else all of it was deleted and
+        # the hint is of a former life, written late. Its number is not used again in any case.
+        older = self.generations()
+        if not older and not lone_hint:
+            raise Corruption(self.key(hint.generation), "it is missing; only the hint has it")
+        if older:
+            found = self._choose(None, older, hint.generation, began)
+            if found is None or found.root.nonce != hint.previous:
+                return found
+        _logger.error("%s is missing; going by the hint's copy", self.key(hint.generation))
+        return Head(hint, hint.generation, began)
+
     def _choose(
-        self, hint: R | None, newer: list[tuple[int, ObjectInfo]], began: float
+        self, known: R | None, newer: list[tuple[int, ObjectInfo]], slot: int, began: float
     ) -> Head[R] | None:
-        """The head, given what the hint holds and the generations that came after it. None when
-        one of those is gone again: whoever listed it slept, and there are newer ones by now."""
-        slot = newer[-1][0] if newer else hint.generation if hint else 0
+        """The newest of some generations that can be read, or else the one known before them."""
+        slot = max(slot, newer[-1][0]) if newer else slot
         for generation, _ in reversed(newer):
             try:
                 return Head(self.read_generation(generation), slot, began)
@@ -143,12 +176,12 @@ class Register(Generic[R]):
                 _logger.error("%s; falling back to the generation before it", damage)
             except ObjectNotFound:
                 return None
-        if hint is None:
-            if newer:
-                word = self.layout.codec.word
-                raise Corruption(self.key(slot), f"no {word} of this namespace can be read")
-            raise self.layout.absent()
-        return Head(hint, slot, began)
+        if known is not None:
+            return Head(known, slot, began)
+        if newer:
+            word = self.layout.codec.word
+            raise Corruption(self.key(slot), f"no {word} of this namespace can be read")
+        raise self.layout.absent()
 
     def create(self, root: R) -> Head[R]:
         """Publish a first generation, or `AlreadyExists` if its number is taken already."""
@@ -158,15 +191,18 @@ class Register(Generic[R]):
         self.write_hint(root)
         return Head(root, root.generation, began)
 
-    def publish(self, edit: Edit[R], base: Head[R] | None = None) -> Head[R]:
+    def publish(
+        self, edit: Edit[R], base: Head[R] | None = None, *, ended: bool = False
+    ) -> Head[R]:
         """Apply the edit to the newest root and publish the result as the next generation.
 
         After a lost race the edit is applied again to the winner's root. Returns the head
-        it published, or the one it found if the edit had nothing to do.
+        it published, or the one it found if the edit had nothing to do. On a root that has ended
+        nothing is published, unless `ended`.
         """
         for attempt in range(_ATTEMPTS):
             if base is None or attempt:
-                base = self.head()
+                base = self.head(ended=ended)
             edited = edit(msgspec.structs.replace(base.root, generation=base.slot + 1))
             if edited is None:
                 return base
@@ -176,7 +212,7 @@ class Register(Generic[R]):
                 publisher=self.publisher,
                 nonce=self.environment.nonce(),
                 previous=base.root.nonce,
-                format=self.layout.codec.format,
+                format=edited.least_format,
             )
             began = self.environment.monotonic()
             if self._won(root) and self._stands(base, root):

@@ -22,6 +22,17 @@ class Root(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int = 1
 
     @property
+    def least_format(self) -> int:
+        """The oldest format in which it can be written: older programs must not misread it."""
+        return 1
+
+    @property
+    def ended(self) -> bool:
+        """Whether it says that what it was the root of is no more. Its register remembers it, so
+        that whatever begins in its place goes on with higher numbers."""
+        return False
+
+    @property
     def lease(self) -> float:
         """For how many seconds a publisher may rely on what it read of the register without looking
         again: well under the time for which a generation stays when it was superseded."""

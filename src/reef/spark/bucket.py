@@ -45,6 +45,7 @@ class Bucket:
             database.environment,
             options or database.options,
             BlockCache(_CACHE_BYTES),
+            namespace,
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from reef.errors import BucketNotFound, NamespaceNotFound
+from reef.errors import BucketNotFound, no_namespace
 from reef.lsm.options import Options
 from reef.lsm.repair.rebuild import Rebuilt
 from reef.lsm.repair.rebuild import rebuild as rebuild_tree
@@ -126,7 +126,7 @@ def at_work(
     except BucketNotFound:
         is_there = False
     if not is_there:
-        raise NamespaceNotFound(f"there is no namespace {namespace!r} in {there.url}")
+        raise no_namespace(namespace, there.url)
     executor = SparkExecutor(
         session or start_session(), there, namespace, options=options, progress=progress
     )

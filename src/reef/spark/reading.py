@@ -25,9 +25,11 @@ from reef.documents.batches import parsed_filter
 from reef.errors import (
     BucketNotFound,
     InvalidInput,
+    NamespaceDropped,
     NamespaceNotFound,
     ObjectNotFound,
     PastRetention,
+    no_namespace,
 )
 from reef.lsm.read.history import (
     Moment,
@@ -123,9 +125,9 @@ class Asked:
         except (BucketNotFound, NamespaceNotFound) as error:
             if isinstance(error, BucketNotFound) and "://" in self.bucket.url:
                 raise
-            raise NamespaceNotFound(
-                f"there is no namespace {self.namespace!r} in the bucket {self.bucket.url!r}"
-            ) from None
+            if isinstance(error, NamespaceDropped):
+                raise
+            raise no_namespace(self.namespace, self.bucket.url) from None
 
     def _view(self, tree: Tree) -> View:
         if self.generation is not None:

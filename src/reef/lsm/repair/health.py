@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from reef.errors import Corruption, NamespaceNotFound, ObjectNotFound, UnsupportedFormat
+from reef.errors import (
+    Corruption,
+    NamespaceDropped,
+    NamespaceNotFound,
+    ObjectNotFound,
+    UnsupportedFormat,
+)
 from reef.log import Log, LogEntry
 from reef.log.tail import MissingSlot, read_slots
 from reef.lsm.records import Ingest, records_of
@@ -22,7 +28,6 @@ from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.unfolded import Unfolded
 from reef.lsm.upkeep.executor import Executor
 from reef.manifest import MANIFESTS, Manifest
-from reef.manifest.codec import decode
 from reef.manifest.manifests import HINT
 from reef.manifest.register import Head
 from reef.segment import Problem, SegmentInfo
@@ -104,6 +109,11 @@ class Health:
             or self.left_over
         )
 
+    @property
+    def lone_head(self) -> Head[Manifest] | None:
+        """The head if only the hint has it: nobody else believes it until it is published anew."""
+        return None if self.head.manifest.generation in self.generations else self.head
+
     def is_sound(self, infos: Iterable[SegmentInfo]) -> bool:
         """Whether these segments are all there, undamaged, and kept from collection."""
         return all(self.segments.get(info.key) == [] for info in infos)
@@ -136,7 +146,7 @@ def examine(
     is looked at once more, a few times at most."""
     health = _examine(tree, deep, left_over, progress, executor)
     for _ in range(_TIMES_AGAIN):
-        if not health.is_troubled or tree.register.head().slot == health.head.slot:
+        if not health.is_troubled or _head(tree).slot == health.head.slot:
             break
         health = _examine(tree, deep, left_over, progress, executor)
     return health
@@ -160,7 +170,9 @@ def _examine(
             newer[number] = problem_of(outcome, MANIFESTS.key(number))
     hint = _hint(tree)
     try:
-        head = tree.register.head()
+        head = _head(tree)
+    except NamespaceDropped:
+        raise
     except (Corruption, NamespaceNotFound) as error:
         problems = [*damaged.values(), *([hint] if hint else [])]
         unreadable = Unreadable(error, problems)
@@ -309,7 +321,7 @@ def _sort_troubles(
 ) -> None:
     if any(isinstance(trouble, MissingSlot) for trouble in troubles.values()):
         # What is gone may have been folded, and collected, since the root was read.
-        newest = tree.register.head().manifest
+        newest = _head(tree).manifest
         troubles = {
             lsn: trouble for lsn, trouble in troubles.items() if is_retained_slot(newest, lsn)
         }
@@ -384,9 +396,14 @@ def _generation(tree: Tree, number: int) -> Manifest | Corruption | UnsupportedF
         return error
 
 
+def _head(tree: Tree) -> Head[Manifest]:
+    """The root. Here also one of which only the hint is left: that is reported, and repaired."""
+    return tree.register.head(lone_hint=True)
+
+
 def _hint(tree: Tree) -> Problem | None:
     try:
-        decode(HINT, tree.store.get(HINT).data)
+        tree.register.decode(HINT, tree.store.get(HINT).data)
     except ObjectNotFound:
         pass
     except (Corruption, UnsupportedFormat) as error:

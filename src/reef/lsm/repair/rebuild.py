@@ -96,7 +96,7 @@ def _from_generation(tree: Tree, health: Health, executor: Executor) -> Rebuilt:
         windows = runs_of(restored.window, tree.reader_of)
         window = _upload(tree, merge([run.rows() for run in windows]), KEYS_SCHEMA, birth, 0)
     except (ObjectNotFound, MissingSlot) as gone:
-        if tree.register.head().slot == birth:
+        if tree.register.head(lone_hint=True).slot == birth:
             raise
         # It was there a moment ago: what a slow rebuild needs, or has written, was collected.
         raise ConcurrentPublication(f"{gone}; it was collected meanwhile, try again") from None
@@ -132,7 +132,7 @@ def _from_generation(tree: Tree, health: Health, executor: Executor) -> Rebuilt:
             folded=folded,
         )
 
-    head = tree.register.publish(edit)
+    head = tree.register.publish(edit, health.lone_head)
     tree.store.delete_many([info.key for info in restored.fresh])
     return _report(
         head,

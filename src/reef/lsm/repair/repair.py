@@ -284,7 +284,7 @@ def _give_up(tree: Tree, health: Health, slots: Iterable[int]) -> int:
     epoch = health.log.unfolded.epoch
     while tree.log.append(_header(tree, lsn, epoch, tuple(slots)), []) is not None:
         lsn += 1
-    manifest = tree.register.head().manifest
+    manifest = tree.register.head(lone_hint=True).manifest
     if lsn < first_retained_slot(manifest):
         raise ConcurrentPublication(f"slot {lsn} was folded and collected before it was won")
     return lsn
@@ -333,7 +333,7 @@ def _publish(tree: Tree, health: Health, plan: _Plan, last: int) -> Head[Manifes
             newest = msgspec.structs.replace(newest, orphan_floor=newest.generation)
         return _with_less_history(newest, plan)
 
-    return tree.register.publish(edit)
+    return tree.register.publish(edit, health.lone_head)
 
 
 def _with_restored(
