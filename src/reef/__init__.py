@@ -29,7 +29,9 @@ from reef.errors import (
     SchemaConflict,
     SparkUnavailable,
     StoreError,
+    StoreFull,
     StoreUnavailable,
+    UnsafeStore,
     UnsupportedFormat,
 )
 
@@ -88,7 +90,9 @@ __all__ = [
     "Settings",
     "SparkUnavailable",
     "StoreError",
+    "StoreFull",
     "StoreUnavailable",
+    "UnsafeStore",
     "UnsupportedFormat",
     "attribute",
     "connect",

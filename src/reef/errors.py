@@ -114,8 +114,16 @@ class StoreUnavailable(StoreError):
     """The bucket did not answer, or answered with a passing failure, through all retries."""
 
 
+class StoreFull(StoreError):
+    """The bucket has no room, or a quota is used up; nothing was written."""
+
+
+class UnsafeStore(StoreError):
+    """The bucket does not keep put-if-absent, so writes could be lost; see docs/stores.md."""
+
+
 class AccessDenied(StoreError):
-    """The bucket refused the credentials."""
+    """The bucket refused the credentials, or its file system does not permit it."""
 
 
 class BucketNotFound(StoreError):

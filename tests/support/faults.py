@@ -145,6 +145,10 @@ class FaultyStore(Store):
         return self.inner.url
 
     @property
+    def has_steady_clock(self) -> bool:
+        return self.inner.has_steady_clock
+
+    @property
     def can_replace(self) -> bool:
         return self.inner.can_replace
 

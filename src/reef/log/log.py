@@ -55,6 +55,10 @@ class Log:
             if lsn is not None:
                 yield lsn, info
 
+    def is_stranded(self, lsn: int) -> bool:
+        """Whether a slot just won may be one that was collected: the slot before it is gone."""
+        return self.store.has_lost(self.key(lsn - 1))
+
     def append(self, header: LogHeader, records: Sequence[Sequence[Buffer]]) -> LogEntry | None:
         """Put the entry into its slot. None when it is there; otherwise who holds the slot.
 
@@ -82,6 +86,7 @@ class Log:
             if holder.header.writer == header.writer and holder.header.nonce == header.nonce:
                 return None
             return holder
-        raise CommitUncertain(f"the store did not say whether slot {header.lsn} was written") from (
-            trouble
-        )
+        raise CommitUncertain(
+            f"the store did not say whether slot {header.lsn} was written"
+            + (f": {trouble}" if trouble else "")
+        ) from trouble

@@ -225,14 +225,17 @@ class Register(Generic[R]):
     def _won(self, root: R) -> bool:
         key = self.key(root.generation)
         data = self.layout.codec.encode(root)
+        trouble: StoreUnavailable | None = None
         for attempt in range(_UNCERTAIN_ATTEMPTS):
             if attempt:
                 self.environment.sleep(_FIRST_WAIT * 2**attempt)
             try:
                 self.store.create(key, data)
                 return True
-            except (AlreadyExists, StoreUnavailable):
+            except AlreadyExists:
                 pass
+            except StoreUnavailable as failure:
+                trouble = failure
             try:
                 holder = self.read_generation(root.generation)
             except (ObjectNotFound, StoreUnavailable):
@@ -242,7 +245,8 @@ class Register(Generic[R]):
             return holder.publisher == root.publisher and holder.nonce == root.nonce
         raise CommitUncertain(
             f"the store did not say whether {self.layout.codec.word} {root.generation} was written"
-        )
+            + (f": {trouble}" if trouble else "")
+        ) from trouble
 
     def _stands(self, base: Head[R], root: R) -> bool:
         """Whether the generation won is really the newest.
@@ -251,7 +255,8 @@ class Register(Generic[R]):
         collected meanwhile. Nobody reads it then, and it must not think that it published. If
         there are newer ones, it stands only if the next was made from it.
         """
-        if self.environment.monotonic() - base.confirmed < base.root.lease:
+        slept = self.environment.monotonic() - base.confirmed >= base.root.lease
+        if not slept and not self.store.has_lost(self.key(base.slot)):
             return True
         newer = self.generations(after=root.generation)
         if not newer:

@@ -30,6 +30,10 @@ class StoreBelow(Store):
         return self._parent.is_local
 
     @property
+    def has_steady_clock(self) -> bool:
+        return self._parent.has_steady_clock
+
+    @property
     def can_replace(self) -> bool:
         return self._parent.can_replace
 

@@ -26,7 +26,7 @@ from functools import partial
 from threading import Lock, local
 from typing import Protocol, TypeVar
 
-from reef.errors import InvalidName
+from reef.errors import InvalidName, StoreError
 
 Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
@@ -104,6 +104,11 @@ class Store(ABC):
         return False
 
     @property
+    def has_steady_clock(self) -> bool:
+        """Whether `modified` comes from a service's own clock, which nobody steps by hand."""
+        return True
+
+    @property
     def can_replace(self) -> bool:
         """Whether `replace` works on this store."""
         return True
@@ -137,6 +142,21 @@ class Store(ABC):
     @abstractmethod
     def head(self, key: str) -> ObjectInfo:
         """Size, time and version without the bytes, or `ObjectNotFound`."""
+
+    def has_lost(self, key: str) -> bool:
+        """Whether an object that was there is gone, asked only where time proves nothing.
+
+        Collectors delete slots and generations in order, and never the newest. So whoever won one
+        and finds the one before it gone may have won it for the second time. Where the clock is
+        steady the retention rules that out for those who looked at the root a moment ago.
+        """
+        if self.has_steady_clock:
+            return False
+        try:
+            self.head(key)
+        except StoreError:  # or nobody can tell
+            return True
+        return False
 
     @abstractmethod
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:

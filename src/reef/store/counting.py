@@ -86,6 +86,10 @@ class CountingStore(Store):
         return self._inner.is_local
 
     @property
+    def has_steady_clock(self) -> bool:
+        return self._inner.has_steady_clock
+
+    @property
     def can_replace(self) -> bool:
         return self._inner.can_replace
 

@@ -80,11 +80,12 @@ class Directories:
         """Remove the folders above a deleted key that became empty."""
         folder = key.rpartition("/")[0]
         while folder:
+            parent, _, name = folder.rpartition("/")
             try:
-                os.rmdir(f"{self._root}/{folder}")
+                os.rmdir(name, dir_fd=self.find(folder).descriptor)
             except OSError:
                 return
-            folder = folder.rpartition("/")[0]
+            folder = parent
 
     def clear(self) -> None:
         """Let go of every folder."""

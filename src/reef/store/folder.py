@@ -10,20 +10,20 @@ A write goes to a file without its name yet, is synced, gets its name in one ste
 the folder that holds the name is synced. `create` gives the name by link(), which fails if
 the name is taken; the others by rename(), under the key's lock, so that a comparison of
 versions and the rename that follows it are one step to every other process.
+
+An object's time is the one that the file system itself gave to the file when it was written: on a
+network file system the server's. No process's clock is asked. So times compare with each other
+and with a probe, an object just written, whatever the machines that share the folder believe.
 """
 
 from __future__ import annotations
 
 import builtins
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
 from itertools import count
-from stat import S_ISREG
-from typing import NoReturn
-from zlib import crc32
+from stat import S_ISDIR, S_ISREG
 
 from reef.environment import SYSTEM, Environment
 from reef.errors import (
@@ -36,19 +36,16 @@ from reef.errors import (
     StoreError,
     StoreUnavailable,
 )
-from reef.store.contract import Blob, Data, ObjectInfo, Store, check_key, parts_of
+from reef.store.contract import Blob, Data, ObjectInfo, Store, check_key
 from reef.store.directories import Directories, Directory, sync
+from reef.store.files import read, refuse, refuse_write, write_all
 from reef.store.walk import folders_in, walk
+from reef.store.workplace import WORK, Temporary, Workplace
 
-WORK = ".reef-work"
-
-_LOCKS = 64
 _ATTEMPTS = 100
-_STALE_SECONDS = 24 * 3600.0
-_LARGEST_READ = 1 << 30
-_MOST_BUFFERS = 512
+_MILLISECOND = 1_000_000
+_LATE = 2_000 * _MILLISECOND
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _UNNAMED = getattr(os, "O_TMPFILE", 0) | os.O_WRONLY | os.O_CLOEXEC
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
 _NO_LINK = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
@@ -57,9 +54,9 @@ _NO_LINK = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 class FolderStore(Store):
     """Safe between threads and between processes that share the filesystem.
 
-    A version is the file's time, number and size. The time is set with each write, to the
-    nanosecond and never twice the same by one store, because a file's number is soon reused
-    and the filesystem's own time stands still for milliseconds.
+    A version is the file's time, number and size. Because a file's number is soon reused and the
+    file system's time may stand still for milliseconds, what the time has below the millisecond is
+    a mark instead, never twice the same within that millisecond.
     """
 
     def __init__(
@@ -70,13 +67,10 @@ class FolderStore(Store):
         create: bool = True,
     ) -> None:
         self._root = os.path.realpath(os.fspath(path))
-        self._environment = environment
         self._directories = Directories(self._root)
-        self._identity = environment.nonce()
-        self._number = count()
-        self._last_time = 0
+        self._workplace = Workplace(self._directories, environment.nonce())
+        self._marks = count(int.from_bytes(environment.entropy(4), "big"))
         self._unnamed = hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd")
-        self._swept = False
         if not os.path.isdir(self._root):
             if not create:
                 raise BucketNotFound(f"there is no folder {self._root}")
@@ -96,15 +90,19 @@ class FolderStore(Store):
     def is_local(self) -> bool:
         return True
 
+    @property
+    def has_steady_clock(self) -> bool:
+        return False
+
     def get(self, key: str) -> Blob:
         descriptor = self._open(key)
         try:
             status = os.fstat(descriptor)
             if not S_ISREG(status.st_mode):
                 raise ObjectNotFound(key)
-            return Blob(_read(descriptor, 0, status.st_size), _version_of(status))
+            return Blob(read(descriptor, 0, status.st_size), _version_of(status))
         except OSError as error:
-            _fail(key, error)
+            refuse(key, error)
         finally:
             os.close(descriptor)
 
@@ -114,9 +112,9 @@ class FolderStore(Store):
             status = os.fstat(descriptor)
             if not S_ISREG(status.st_mode):
                 raise ObjectNotFound(key)
-            return _read(descriptor, start, min(length, status.st_size - start))
+            return read(descriptor, start, min(length, status.st_size - start))
         except OSError as error:
-            _fail(key, error)
+            refuse(key, error)
         finally:
             os.close(descriptor)
 
@@ -127,16 +125,16 @@ class FolderStore(Store):
             if not S_ISREG(status.st_mode):
                 raise ObjectNotFound(key)
             size = status.st_size
-            return [_read(descriptor, start, min(length, size - start)) for start, length in ranges]
+            return [read(descriptor, start, min(length, size - start)) for start, length in ranges]
         except OSError as error:
-            _fail(key, error)
+            refuse(key, error)
         finally:
             os.close(descriptor)
 
     def put(self, key: str, data: Data) -> str:
-        def rename(temporary: str, directory: Directory, name: str) -> None:
-            with self._locked(name):
-                os.rename(temporary, name, dst_dir_fd=directory.descriptor)
+        def rename(temporary: Temporary, directory: Directory, name: str) -> None:
+            with self._workplace.locked(name):
+                temporary.rename(directory, name)
 
         return self._write(key, data, rename)
 
@@ -148,11 +146,11 @@ class FolderStore(Store):
         return self._write(key, data, self._link)
 
     def replace(self, key: str, data: Data, version: str) -> str:
-        def rename(temporary: str, directory: Directory, name: str) -> None:
-            with self._locked(name):
+        def rename(temporary: Temporary, directory: Directory, name: str) -> None:
+            with self._workplace.locked(name):
                 if self._version(directory, name) != version:
                     raise PreconditionFailed(key)
-                os.rename(temporary, name, dst_dir_fd=directory.descriptor)
+                temporary.rename(directory, name)
 
         # Most lost races end here, before anything is written and synced.
         try:
@@ -168,7 +166,7 @@ class FolderStore(Store):
             directory = self._directories.find(key)
             status = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
         except OSError as error:
-            _fail(key, error)
+            refuse(key, error)
         if not S_ISREG(status.st_mode):
             raise ObjectNotFound(key)
         return ObjectInfo(key, status.st_size, status.st_mtime_ns / 1e9, _version_of(status))
@@ -208,7 +206,7 @@ class FolderStore(Store):
             directory = self._directories.find(key)
             return os.open(name, _READ, dir_fd=directory.descriptor)
         except OSError as error:
-            _fail(key, error)
+            refuse(key, error)
 
     def _version(self, directory: Directory, name: str) -> str | None:
         try:
@@ -222,8 +220,8 @@ class FolderStore(Store):
     def _create_unnamed(self, key: str, data: Data) -> str | None:
         """Like `create`, through a file that never has another name; None if that cannot be."""
         name = _name_of(key)
-        try:
-            for _ in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
+            try:
                 directory = self._directories.make(key)
                 try:
                     descriptor = os.open(".", _UNNAMED, 0o666, dir_fd=directory.descriptor)
@@ -235,93 +233,98 @@ class FolderStore(Store):
                         raise
                     self._unnamed = False
                     return None
-                try:
-                    version = self._fill(descriptor, data)
-                    source = f"/proc/self/fd/{descriptor}"
-                    os.link(source, name, dst_dir_fd=directory.descriptor)
-                except FileExistsError:
-                    raise self._taken(key, directory) from None
-                except OSError as error:
-                    if not directory.is_there():
-                        continue
-                    if error.errno != errno.ENOENT and error.errno not in _NO_LINK:
-                        raise
-                    self._unnamed = False
-                    return None
-                finally:
-                    os.close(descriptor)
-                sync(directory.descriptor)
-                return version
-        except OSError as error:
-            _fail_to_write(key, error)
-        raise StoreUnavailable(f"the folder of {key} is removed again and again")
-
-    def _write(self, key: str, data: Data, give_name: Callable[[str, Directory, str], None]) -> str:
-        name = _name_of(key)
-        temporary = ""
-        try:
-            temporary, version = self._write_temporary(data)
-            for _ in range(_ATTEMPTS):
-                directory = self._directories.make(key)
-                try:
-                    give_name(temporary, directory, name)
-                except FileExistsError:
-                    raise self._taken(key, directory) from None
-                except OSError:
-                    if directory.is_there():
-                        raise
+            except OSError as error:
+                refuse_write(key, error)
+            try:
+                version = self._fill(descriptor, data)
+                source = f"/proc/self/fd/{descriptor}"
+                os.link(source, name, dst_dir_fd=directory.descriptor)
+                return self._settle(key, descriptor, directory, version)
+            except FileExistsError:
+                raise self._taken(key, directory) from None
+            except OSError as error:
+                if not directory.is_there():
                     continue
-                sync(directory.descriptor)
-                return version
-        except OSError as error:
-            _fail_to_write(key, error)
-        finally:
-            _remove(temporary)
+                if error.errno != errno.ENOENT and error.errno not in _NO_LINK:
+                    refuse_write(key, error)
+                self._unnamed = False
+                return None
+            finally:
+                os.close(descriptor)
         raise StoreUnavailable(f"the folder of {key} is removed again and again")
 
-    def _write_temporary(self, data: Data) -> tuple[str, str]:
-        work = f"{self._root}/{WORK}"
-        path = f"{work}/new-{self._identity}-{os.getpid()}-{next(self._number)}"
-        if not self._swept:
-            os.makedirs(work, exist_ok=True)
-            self._sweep(work)
+    def _write(
+        self, key: str, data: Data, give_name: Callable[[Temporary, Directory, str], None]
+    ) -> str:
+        name = _name_of(key)
         try:
-            descriptor = os.open(path, _NEW, 0o666)
-        except FileNotFoundError:
-            os.makedirs(work, exist_ok=True)
-            descriptor = os.open(path, _NEW, 0o666)
-        try:
-            return path, self._fill(descriptor, data)
-        except BaseException:
-            _remove(path)
-            raise
-        finally:
-            os.close(descriptor)
+            with self._workplace.temporary() as temporary:
+                version = self._fill(temporary.descriptor, data)
+                for _ in range(_ATTEMPTS):
+                    directory = self._directories.make(key)
+                    try:
+                        give_name(temporary, directory, name)
+                    except FileExistsError:
+                        raise self._taken(key, directory) from None
+                    except OSError:
+                        if directory.is_there():
+                            raise
+                        continue
+                    return self._settle(key, temporary.descriptor, directory, version)
+        except OSError as error:
+            refuse_write(key, error)
+        raise StoreUnavailable(f"the folder of {key} is removed again and again")
 
     def _fill(self, descriptor: int, data: Data) -> str:
-        size = _write_all(descriptor, data)
-        # Under the GIL two threads could still get one number here; their files' inodes differ.
-        moment = max(int(self._environment.now() * 1e9), self._last_time + 1)
-        self._last_time = moment
-        os.utime(descriptor, ns=(moment, moment))
+        """Write and sync a file that has no name yet, and return its version."""
+        size = write_all(descriptor, data)
+        # A network file system must say itself when that was; asked, it writes what it holds back.
         status = os.fstat(descriptor)
         if status.st_size != size:
             raise StoreUnavailable(f"only {status.st_size} of {size} bytes were written")
+        version = self._mark(descriptor, status)
         sync(descriptor)
-        return _version_of(status)
+        return version
 
-    def _link(self, temporary: str, directory: Directory, name: str) -> None:
+    def _mark(self, descriptor: int, status: os.stat_result) -> str:
+        """Tell the file apart from every other that the file system gave the same time."""
+        whole = status.st_mtime_ns - status.st_mtime_ns % _MILLISECOND
+        moment = whole + next(self._marks) % _MILLISECOND
+        os.utime(descriptor, ns=(moment, moment))
+        # The file system may keep less of it than it was given.
+        return _version_of(os.fstat(descriptor))
+
+    def _settle(self, key: str, descriptor: int, directory: Directory, version: str) -> str:
+        """Make the name that a file was just given durable. Returns the version that it has.
+
+        The object is there: a failure from here on says that it may have been written.
+        """
         try:
-            os.link(temporary, name, dst_dir_fd=directory.descriptor)
+            status = os.fstat(descriptor)
+            if status.st_ctime_ns - status.st_mtime_ns > _LATE:
+                # Whoever slept between the two has made an object that looks old, and what it
+                # supersedes with it; but it appeared only now, when the name came.
+                os.utime(descriptor)
+                version = self._mark(descriptor, os.fstat(descriptor))
+            sync(directory.descriptor)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"object {key} was written but may not be durable: {error.strerror}"
+            ) from error
+        return version
+
+    def _link(self, temporary: Temporary, directory: Directory, name: str) -> None:
+        try:
+            temporary.link(directory, name)
         except OSError as error:
             if error.errno not in _NO_LINK:
                 raise
             # A filesystem without hard links: all who create there come this way, so the
             # lock makes the look and the rename one step.
-            with self._locked(name):
+            with self._workplace.locked(name):
                 if self._version(directory, name) is not None:
                     raise FileExistsError from None
-                os.rename(temporary, name, dst_dir_fd=directory.descriptor)
+                temporary.rename(directory, name)
 
     def _taken(self, key: str, directory: Directory) -> StoreError | InvalidName:
         try:
@@ -336,47 +339,20 @@ class FolderStore(Store):
         name = _name_of(key)
         try:
             directory = self._directories.find(key)
-            with self._locked(name):
-                os.unlink(name, dir_fd=directory.descriptor)
+            try:
+                with self._workplace.locked(name):
+                    os.unlink(name, dir_fd=directory.descriptor)
+            except PermissionError:
+                # Some systems say so when asked to unlink a folder.
+                status = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
+                if not S_ISDIR(status.st_mode):
+                    raise
+                return None
             return directory
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
-        except PermissionError as error:
-            # Some systems say so when asked to unlink a folder.
-            if os.path.isdir(f"{self._root}/{key}"):
-                return None
-            _fail(key, error)
         except OSError as error:
-            _fail(key, error)
-
-    @contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        # Opened each time: a lock belongs to the open file, which threads and forks would share.
-        path = f"{self._root}/{WORK}/lock-{crc32(name.encode()) % _LOCKS:02d}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        try:
-            descriptor = os.open(path, flags, 0o666)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            descriptor = os.open(path, flags, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
-
-    def _sweep(self, work: str) -> None:
-        """Remove what crashed writers left behind a day ago."""
-        self._swept = True
-        oldest = self._environment.now() - _STALE_SECONDS
-        with os.scandir(work) as entries:
-            for entry in entries:
-                try:
-                    if entry.name.startswith("new-") and entry.stat().st_mtime < oldest:
-                        os.unlink(entry.path)
-                except FileNotFoundError:
-                    continue  # its writer has just given it its name
+            refuse(key, error)
 
 
 def _name_of(key: str) -> str:
@@ -387,70 +363,3 @@ def _name_of(key: str) -> str:
 
 def _version_of(status: os.stat_result) -> str:
     return f"{status.st_mtime_ns:x}-{status.st_ino:x}-{status.st_size:x}"
-
-
-def _read(descriptor: int, start: int, length: int) -> memoryview:
-    if length <= 0:
-        return memoryview(b"")
-    if length <= _LARGEST_READ:
-        data = os.pread(descriptor, length, start)
-        if len(data) == length:
-            return memoryview(data)
-    view = memoryview(bytearray(length))
-    done = 0
-    while done < length:
-        taken = os.preadv(descriptor, [view[done : done + _LARGEST_READ]], start + done)
-        if taken == 0:
-            raise OSError(errno.EIO, "the file became shorter while it was read")
-        done += taken
-    return view.toreadonly()
-
-
-def _write_all(descriptor: int, data: Data) -> int:
-    if isinstance(data, bytes) and len(data) <= _LARGEST_READ:
-        written = os.write(descriptor, data)
-        if written == len(data):
-            return written
-        views = [memoryview(data)[written:]]
-    else:
-        written = 0
-        views = [memoryview(part).cast("B") for part in parts_of(data)]
-    views = [view for view in views if view.nbytes]
-    while views:
-        taken = os.writev(descriptor, views[:_MOST_BUFFERS])
-        written += taken
-        while views and taken >= views[0].nbytes:
-            taken -= views.pop(0).nbytes
-        if taken:
-            views[0] = views[0][taken:]
-    return written
-
-
-def _remove(path: str) -> None:
-    if path:
-        with suppress(OSError):
-            os.unlink(path)
-
-
-def _fail(key: str, error: OSError) -> NoReturn:
-    """Say in Reef's words why an object could not be reached."""
-    code = error.errno
-    if code in (errno.ENOENT, errno.ENOTDIR):
-        raise ObjectNotFound(key) from None
-    if code == errno.ELOOP:
-        raise AccessDenied(f"object key {key!r} leads through a symbolic link") from None
-    if code == errno.ENAMETOOLONG:
-        raise InvalidName(f"object key {key!r} has a component over 255 bytes") from None
-    if code in (errno.EISDIR, errno.ENOTEMPTY):
-        raise InvalidName(f"object key {key!r} is the name of a folder") from None
-    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
-        raise AccessDenied(f"object {key} cannot be reached: {error.strerror}") from error
-    raise StoreUnavailable(f"object {key} cannot be reached: {error.strerror}") from error
-
-
-def _fail_to_write(key: str, error: OSError) -> NoReturn:
-    if error.errno == errno.ENOTDIR:
-        raise InvalidName(f"object key {key!r} lies below another object's key") from None
-    if error.errno == errno.ENOENT:
-        raise StoreUnavailable(f"object {key} lost its file while it was written") from error
-    _fail(key, error)

@@ -90,7 +90,8 @@ def _collect(tree: Tree, apply: bool) -> Collected:
         floor = head.manifest.orphan_floor
         append_as_guest(tree, lambda view: ([], [encode_condemn(Condemn(floor))]))
     victims = _unneeded(tree, head.manifest, (*plan.due, *plan.orphans))
-    tree.store.delete_many([victim.key for victim in victims])
+    # In order: whoever finds a slot or a generation gone knows that those before it went first.
+    tree.store.delete_many(sorted(victim.key for victim in victims))
     return Collected(plan, True, len(victims), sum(victim.size for victim in victims))
 
 

@@ -48,7 +48,8 @@ def append_as_guest(tree: Tree, decide: Callable[[View], Records | None]) -> Vie
             holder = tree.log.append(header, records)
             if holder is None:
                 settings = tree.head.manifest.settings
-                if tree.environment.monotonic() - began >= settings.lease:
+                slept = tree.environment.monotonic() - began >= settings.lease
+                if slept or tree.log.is_stranded(header.lsn):
                     # As a writer does: a slot that was collected meanwhile can be won again.
                     manifest = _root(tree, header.lsn)
                     if not is_retained_slot(manifest, header.lsn):

@@ -409,7 +409,7 @@ class Writer:
         everybody, and one that the root lists as folded still had its object when it was won. Of
         any other nobody can tell any more whether it was won before it was folded or after.
         """
-        if not self._slept():
+        if not self._slept() and not self.tree.log.is_stranded(lsn):
             return
         try:
             manifest = self._look_at_root()
@@ -419,7 +419,7 @@ class Writer:
             ) from failure
         if not is_retained_slot(manifest, lsn):
             raise CommitUncertain(
-                f"slot {lsn} was folded and collected while writer epoch {self.epoch} slept in the"
+                f"slot {lsn} was folded and collected while writer epoch {self.epoch} was in the"
                 f" middle of its commit; the epoch is {manifest.writer_epoch} now"
             )
 
