@@ -179,12 +179,18 @@ class SegmentWriter:
             position = given.get_field_index(name)
             if position < 0 or not given.field(position).type.equals(arrow):
                 raise InvalidInput(f"a batch of rows needs one column {name!r} of type {arrow}")
-        for name in filter(is_attribute, given.names):
-            kind = self.schema.attributes.get(name)
+        attributes = self.schema.attributes
+        seen: set[str] = set()
+        for field in given:
+            name = field.name
+            if not is_attribute(name):
+                continue
+            kind = attributes.get(name)
             if kind is None:
                 raise InvalidInput(f"column {name!r} is not in the schema")
-            if given.names.count(name) > 1 or not given.field(name).type.equals(kind.arrow):
+            if name in seen or not field.type.equals(kind.arrow):
                 raise InvalidInput(f"column {name!r} is not one column of type {kind}")
+            seen.add(name)
 
     def _cut(self, *, everything: bool) -> None:
         """Encode full groups out of the waiting rows, and the rest too if asked."""

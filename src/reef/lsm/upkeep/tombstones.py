@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from reef.data.rows import DELETE, ID, kinds_of
-from reef.lsm.order import find_sorted
 from reef.segment import SegmentInfo
 
 
@@ -17,16 +18,50 @@ def tombstone_filter(older: Iterable[SegmentInfo]) -> Callable[[pa.RecordBatch],
 
     `older` are the segments, outside of what is being rewritten, that may hold older versions.
     """
-    ranges = [(info.min_id, info.max_id) for info in older]
+    lows, highs = _joined(older)
 
     def drop(rows: pa.RecordBatch) -> pa.RecordBatch:
-        dead = kinds_of(rows) == DELETE
-        if not dead.any():
+        dead = np.flatnonzero(kinds_of(rows) == DELETE)
+        if not len(dead):
             return rows
-        ids = rows.column(ID)
-        for low, high in ranges:
-            first = find_sorted(ids, low, after=False)
-            dead[first : find_sorted(ids, high, after=True)] = False
-        return rows.filter(pa.array(np.invert(dead))) if dead.any() else rows
+        ids = rows.column(ID).take(pa.array(dead)).to_pylist()
+        first, stop = bisect_left(highs, ids[0]), bisect_right(lows, ids[-1])
+        hidden = _inside(ids, lows[first:stop], highs[first:stop])
+        if hidden.all():
+            return rows
+        kept = np.ones(rows.num_rows, bool)
+        kept[dead[~hidden]] = False
+        return rows.filter(pa.array(kept))
 
     return drop
+
+
+def _joined(segments: Iterable[SegmentInfo]) -> tuple[list[Any], list[Any]]:
+    """The first and last ids of ranges that hold the same as the segments', apart and in order."""
+    lows: list[Any] = []
+    highs: list[Any] = []
+    ranges: list[tuple[Any, Any]] = [(info.min_id, info.max_id) for info in segments]
+    for low, high in sorted(ranges):
+        if highs and low <= highs[-1]:
+            highs[-1] = max(highs[-1], high)
+        else:
+            lows.append(low)
+            highs.append(high)
+    return lows, highs
+
+
+def _inside(ids: list[Any], lows: list[Any], highs: list[Any]) -> np.ndarray:
+    """Per id of these sorted ones, whether it lies in one of the ranges, ends included.
+
+    Sorting what is sorted in stretches is one pass over it, far quicker than a search for each.
+    """
+    if not lows:
+        return np.zeros(len(ids), bool)
+    # Of equals those given first stay first: an id lies behind its low and before its high.
+    every = lows + ids + highs
+    order = np.fromiter(
+        sorted(range(len(every)), key=every.__getitem__), np.int64, count=len(every)
+    )
+    begins, ends = order < len(lows), order >= len(lows) + len(ids)
+    open_ranges = np.cumsum(begins.astype(np.int8) - ends.astype(np.int8), dtype=np.int64)
+    return np.asarray(open_ranges[~begins & ~ends] > 0)
