@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from reef.segment.index import BlockPlace
 
 _MALFORMED = (MalformedNode, struct.error, ValueError, OverflowError, IndexError, pa.ArrowException)
 _BYTES_AN_ID = 80
+_FEW_SEARCHES = 4
 
 
 class Group:
@@ -28,6 +30,7 @@ class Group:
         "_columns",
         "_every",
         "_getters",
+        "_id_at",
         "_ids",
         "_key",
         "_kinds",
@@ -36,6 +39,7 @@ class Group:
         "_nbytes",
         "_places",
         "_schema",
+        "_searches",
         "ids",
         "rows",
     )
@@ -60,6 +64,8 @@ class Group:
         self._getters: dict[str, Getter] = {}
         self._every: dict[str, Getter] | None = None
         self._ids: list[str] | list[int] | None = None
+        self._id_at: Getter | None = None
+        self._searches = 0
         self._nbytes = 0
         place = places[None]
         body = decode_block(key, place.offset, blocks[None], place.length, place.crc)
@@ -83,8 +89,32 @@ class Group:
         """The ids as Python values, made once."""
         ids = self._ids
         if ids is None:
-            ids = self._ids = self.ids.to_numpy(zero_copy_only=False).tolist()
+            ids = self._ids = self.ids.to_pylist()
         return ids
+
+    def row_of(self, identity: str | int) -> int | None:
+        """The row that holds an id."""
+        if self._ids is None:
+            self._searches += 1
+            if self._searches <= _FEW_SEARCHES:
+                return self._search(identity)
+        ids = self._ids or self.id_list
+        row = bisect_left(ids, identity)
+        return row if row < len(ids) and ids[row] == identity else None
+
+    def _search(self, identity: str | int) -> int | None:
+        """The same without ids as Python values: making them all takes longer than a few looks."""
+        if self._id_at is None:
+            self._id_at = getter_of(self.ids)
+        id_at = self._id_at
+        low, high = 0, self.rows
+        while low < high:
+            middle = (low + high) // 2
+            if id_at(middle) < identity:  # type: ignore[operator]
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self.rows and id_at(low) == identity else None
 
     def lsn(self, row: int) -> int:
         """The log slot that wrote a row."""
@@ -123,18 +153,22 @@ class Group:
 
     def document(self, row: int, columns: Sequence[str] | None = None) -> Document:
         """One row as a document; of `columns`, those that it has."""
-        ids = self._ids or self.id_list
+        ids = self._ids
+        identity = self._id_of(row) if ids is None else ids[row]
         if columns is None:
             every = self._every
             if every is None:
                 every = self._every = self._add_getters(self._attributes())
-            return build_document(ids[row], every, row, None)
+            return build_document(identity, every, row, None)
         getters = self._getters
         for name in columns:
             if name not in getters:
                 self._add_getters(columns)
                 break
-        return build_document(ids[row], getters, row, columns)
+        return build_document(identity, getters, row, columns)
+
+    def _id_of(self, row: int) -> object:
+        return self._id_at(row) if self._id_at is not None else self.id_list[row]
 
     def _attributes(self) -> list[str]:
         return [name for name in self._schema.attributes if name in self._blocks]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from typing import cast
@@ -72,59 +72,90 @@ class SegmentReader:
         """Per id, False only if it is certainly not here."""
         return self.tail().filter.may_contain_hashes(hash_ids(ids))
 
-    def find(self, identity: str | int) -> tuple[Group, int] | None:
-        """The group and the row that hold an id."""
+    def find(
+        self, identity: str | int, held: Mapping[Hashable, Group] | None = None
+    ) -> tuple[Group, int] | None:
+        """The group and the row that hold an id. Groups in `held` need not be in the cache."""
         info = self.info
         if identity < info.min_id or identity > info.max_id:  # type: ignore[operator]
             return None
         tail = self._cache.get(self._tail_key) or self.tail()
         number = bisect_right(tail.index.first, identity) - 1
-        group = self._cache.get(tail.group_keys[number])
+        key = tail.group_keys[number]
+        group = self._cache.get(key)
+        if group is None and held is not None:
+            group = held.get(key)
         if group is None:
             if not tail.filter.may_contain(identity):
                 return None
             group = self._load_group(tail, number)
-        ids = group._ids or group.id_list
+        ids = group._ids
+        if ids is None:
+            place = group.row_of(identity)
+            return None if place is None else (group, place)
         row = bisect_left(ids, identity)
         if row < len(ids) and ids[row] == identity:
             return group, row
         return None
 
-    def find_many(self, ids: Sequence[str | int]) -> list[tuple[Group, int] | None]:
-        """What `find` gives for each of the ids; what must be fetched is fetched together."""
+    def find_many(
+        self,
+        ids: Sequence[str | int],
+        held: Mapping[Hashable, Group] | None = None,
+        *,
+        most: int | None = None,
+    ) -> list[tuple[Group, int] | None] | None:
+        """What `find` gives for each of the ids; what must be fetched is fetched together. None,
+        and nothing fetched, if that is more than `most` groups."""
         tail = self.tail()
         first, keys, get = tail.index.first, tail.group_keys, self._cache.get
         numbers = [bisect_right(first, identity) - 1 for identity in ids]
         groups: dict[int, Group | None] = {
             number: get(keys[number]) if number >= 0 else None for number in set(numbers)
         }
+        if held:
+            for number, group in groups.items():
+                if group is None and number >= 0:
+                    groups[number] = held.get(keys[number])
         missing: set[int] = set()
         if None in groups.values():
             for number, identity in zip(numbers, ids, strict=True):
                 wanted = number >= 0 and groups[number] is None and number not in missing
                 if wanted and tail.filter.may_contain(identity):
                     missing.add(number)
+            if most is not None and len(missing) > most:
+                return None
             some = sorted(missing)
             loads = [partial(self._load_group, tail, number) for number in some]
             groups.update(zip(some, self._store.concurrently(loads), strict=True))
         found: list[tuple[Group, int] | None] = []
         for number, identity in zip(numbers, ids, strict=True):
             group = groups[number]
-            if group is not None:
-                held = group._ids or group.id_list
-                row = bisect_left(held, identity)
-                if row < len(held) and held[row] == identity:
-                    found.append((group, row))
-                    continue
-            found.append(None)
+            if group is None:
+                found.append(None)
+                continue
+            # The look into a warm group is written out: a call would cost as much as it does.
+            known = group._ids
+            if known is None:
+                place = group.row_of(identity)
+                found.append(None if place is None else (group, place))
+                continue
+            row = bisect_left(known, identity)
+            if row < len(known) and known[row] == identity:
+                found.append((group, row))
+            else:
+                found.append(None)
         return found
 
     def is_open(self) -> bool:
         """Whether the tail is in the cache, so that looking for an id needs it no more."""
         return self._cache.get(self._tail_key) is not None
 
-    def loads(self, ids: Iterable[str | int]) -> list[Callable[[], object]]:
-        """Calls that bring into the cache the groups that may hold these ids.
+    def loads(
+        self, ids: Iterable[str | int], *, keep: bool = True
+    ) -> dict[Hashable, Callable[[], Group]]:
+        """Calls that fetch the groups that may hold these ids, by their keys in the cache, and
+        put them there if they are to be kept.
 
         None for what is there already, one a group otherwise. They may run in parallel.
         """
@@ -138,16 +169,20 @@ class SegmentReader:
                 continue
             if tail.filter.may_contain(identity):
                 missing.add(number)
-        return [partial(self._load_group, tail, number) for number in sorted(missing)]
+        return {
+            keys[number]: partial(self._load_group, tail, number, keep=keep)
+            for number in sorted(missing)
+        }
 
-    def _load_group(self, tail: Tail, number: int) -> Group:
+    def _load_group(self, tail: Tail, number: int, *, keep: bool = True) -> Group:
         start, length = tail.index.span(number)
         if tail.whole is not None:
             data = tail.whole[start : start + length]
         else:
             data = self._store.get_range(self.key, start, length)
         group = self._group(tail, number, None, [data], [(start, length)])
-        self._cache.put(tail.group_keys[number], group)
+        if keep:
+            self._cache.put(tail.group_keys[number], group)
         return group
 
     def _group(

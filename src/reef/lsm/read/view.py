@@ -8,7 +8,7 @@ wherever it lies.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +28,11 @@ from reef.segment import Group, SegmentInfo, SegmentReader
 from reef.store.contract import Store
 
 Document = dict[str, Any]
+Held = Mapping[Hashable, Group]
+"""Groups that a read has fetched, by their keys in the cache."""
+
+_IDS_AT_ONCE = 64
+_KEPT_BYTES = 32 * 1024 * 1024
 
 
 class Run:
@@ -111,21 +116,25 @@ class View:
         return self._read(id, self.memtable.find(id), columns)
 
     def _read(
-        self, id: str | int, versions: list[Version], columns: Sequence[str] | None
+        self,
+        id: str | int,
+        versions: list[Version],
+        columns: Sequence[str] | None,
+        held: Held | None = None,
     ) -> Document | None:
         if versions and not self.ingests:
             _, rows, row = versions[0]
             kind = kind_at(rows, row)
             if kind != PATCH:
                 return None if kind == DELETE else _document(rows, row, columns)
-        found = self._find(id)
+        found = self._find(id, held)
         if not versions:
             if found is None or found[1].kind(found[2]) == DELETE:
                 return None
             return found[1].document(found[2], columns)
         return _combine(versions, found, columns)
 
-    def _find(self, id: str | int) -> tuple[int, Group, int] | None:
+    def _find(self, id: str | int, held: Held | None = None) -> tuple[int, Group, int] | None:
         """The newest version of an id in the segments: (LSN, group, row)."""
         best: tuple[int, Group, int] | None = None
         for run in self.runs:
@@ -134,7 +143,7 @@ class View:
             reader = run.holder(id)
             if reader is None:
                 continue
-            hit = reader.find(id)
+            hit = reader.find(id, held)
             if hit is not None:
                 lsn = hit[0].lsn(hit[1])
                 if best is None or lsn > best[0]:
@@ -145,18 +154,47 @@ class View:
         self, ids: Sequence[str | int], columns: Sequence[str] | None = None
     ) -> list[Document | None]:
         """The documents of those ids, in their order, None for each that is not there."""
-        if len(self.runs) == 1 and not self.memtable.rows:
-            if len(self.runs[0].readers) > 1:
-                self._prefetch(ids)
-            return _from_run(self.runs[0], ids, columns)
-        self._prefetch(ids)
-        versions = self.memtable.find_many(ids)
-        return [self._read(id, some, columns) for id, some in zip(ids, versions, strict=True)]
+        versions = self.memtable.find_many(ids) if self.memtable.rows else None
+        if versions is None and len(self.runs) == 1 and len(self.runs[0].readers) == 1:
+            hits = self.runs[0].readers[0].find_many(ids, most=_IDS_AT_ONCE)
+            if hits is not None:
+                return _documents(hits, columns)
+        if len(ids) <= _IDS_AT_ONCE:
+            return self._get_some(ids, versions, columns, self._prefetch(ids))
+        # In the order of ids, so that no more than a few groups are held, and each only once.
+        order = sorted(range(len(ids)), key=ids.__getitem__)  # type: ignore[arg-type]
+        found: list[Document | None] = [None] * len(ids)
+        kept = 0
+        for start in range(0, len(order), _IDS_AT_ONCE):
+            places = order[start : start + _IDS_AT_ONCE]
+            some = [ids[place] for place in places]
+            held = self._prefetch(some, keep=kept < _KEPT_BYTES)
+            kept += sum(group.nbytes for group in held.values())
+            theirs = None if versions is None else [versions[place] for place in places]
+            for place, document in zip(
+                places, self._get_some(some, theirs, columns, held), strict=True
+            ):
+                found[place] = document
+        return found
 
-    def _prefetch(self, ids: Sequence[str | int]) -> None:
-        """Bring what those ids need into the cache, in two rounds of parallel requests."""
+    def _get_some(
+        self,
+        ids: Sequence[str | int],
+        versions: list[list[Version]] | None,
+        columns: Sequence[str] | None,
+        held: Held,
+    ) -> list[Document | None]:
+        if versions is None and len(self.runs) == 1:
+            return _from_run(self.runs[0], ids, columns, held)
+        if versions is None:
+            return [self._read(id, [], columns, held) for id in ids]
+        return [self._read(id, some, columns, held) for id, some in zip(ids, versions, strict=True)]
+
+    def _prefetch(self, ids: Sequence[str | int], *, keep: bool = True) -> Held:
+        """Fetch what those ids need, in two rounds of parallel requests, into the cache if it is
+        to be kept. What was fetched is held by the caller in any case."""
         if len(ids) < 2 or not self.runs:
-            return
+            return {}
         wanted: dict[SegmentReader, list[str | int]] = {}
         for run in self.runs:
             if len(run.readers) == 1:
@@ -168,7 +206,10 @@ class View:
                     wanted.setdefault(reader, []).append(id)
         cold = [reader.tail for reader in wanted if not reader.is_open()]
         self._concurrently(cold)
-        self._concurrently([load for reader, some in wanted.items() for load in reader.loads(some)])
+        loads: dict[Hashable, Callable[[], Group]] = {}
+        for reader, some in wanted.items():
+            loads |= reader.loads(some, keep=keep)
+        return dict(zip(loads, self._concurrently(list(loads.values())), strict=True))
 
     def scan(
         self,
@@ -208,22 +249,25 @@ class View:
 
 
 def _from_run(
-    run: Run, ids: Sequence[str | int], columns: Sequence[str] | None
+    run: Run, ids: Sequence[str | int], columns: Sequence[str] | None, held: Held
 ) -> list[Document | None]:
     """Documents of a state that is one run and nothing else: the first hit is the only one."""
-    if len(run.readers) == 1:
-        hits = run.readers[0].find_many(ids)
-    else:
-        hits = [None] * len(ids)
-        places: dict[SegmentReader, list[int]] = {}
-        for place, id in enumerate(ids):
-            reader = run.holder(id)
-            if reader is not None:
-                places.setdefault(reader, []).append(place)
-        for reader, some in places.items():
-            found = reader.find_many([ids[place] for place in some])
-            for place, hit in zip(some, found, strict=True):
-                hits[place] = hit
+    hits: list[tuple[Group, int] | None] = [None] * len(ids)
+    places: dict[SegmentReader, list[int]] = {}
+    for place, id in enumerate(ids):
+        reader = run.holder(id)
+        if reader is not None:
+            places.setdefault(reader, []).append(place)
+    for reader, some in places.items():
+        found = reader.find_many([ids[place] for place in some], held)
+        for place, hit in zip(some, found or (), strict=True):
+            hits[place] = hit
+    return _documents(hits, columns)
+
+
+def _documents(
+    hits: Iterable[tuple[Group, int] | None], columns: Sequence[str] | None
+) -> list[Document | None]:
     return [
         None if hit is None or hit[0].kind(hit[1]) == DELETE else hit[0].document(hit[1], columns)
         for hit in hits
