@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from reef.documents.load import load
 from reef.lsm import gathered, pieces
 from reef.lsm.gathered import Gathered
 from reef.lsm.read import merge as merging
+from reef.lsm.read import view as viewing
 from reef.lsm.read.merge import merge
 from reef.store import MemoryStore
 from support.memory import peak_memory
@@ -223,3 +225,89 @@ def test_a_hot_document_of_many_large_patches_folds(memory_store: MemoryStore) -
         pass
     assert ns.get("a") == {"id": "a", "n": 59, "s": texts[-1]}
     assert ns.count() == 2
+
+
+def test_many_gets_hold_a_few_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty groups of a megabyte are looked into, a few at a time, and none stays in the cache."""
+    monkeypatch.setattr(viewing, "_IDS_AT_ONCE", 4)
+    monkeypatch.setattr(viewing, "_KEPT_BYTES", 0)
+    ns = reef.connect(str(tmp_path)).namespace("n", maintain=False)
+    documents = [{"id": f"{n:05}", "s": noise(100_000), "n": n} for n in range(400)]
+    ns.load(iter([documents[:200], documents[200:]]))
+    while ns.index():
+        pass
+    assert len(ns._tree.view.runs[0].readers[0].groups()) > 20
+    ids = [f"{n * 37 % 400:05}" for n in range(400)]
+    ns.get("00000", columns=["n"])
+    with peak_memory() as peak:
+        found = ns.get_many(ids, columns=["n"])
+        with pytest.raises(reef.ConditionFailed):
+            ns.write(upserts=[{"id": id, "n": 1} for id in ids], condition=reef.if_equal(n=-1))
+    assert found == [{"id": id, "n": int(id)} for id in ids]
+    # Four groups, and the one before that a reader still had in hand.
+    assert peak.bytes < 12 * (1 << 20)
+
+
+def test_many_gets_keep_their_order(
+    memory_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(viewing, "_IDS_AT_ONCE", 3)
+    ns = opened(memory_store, cache_bytes=1 << 20)
+
+    def check() -> None:
+        ids = [f"{n * 7 % 23:02}" for n in range(40)]
+        assert ns.get_many(ids) == [ns.get(id) for id in ids]
+        assert ns.get_many(ids, columns=["n"]) == [ns.get(id, columns=["n"]) for id in ids]
+
+    for step in range(4):
+        ns.write(upserts=[{"id": f"{n:02}", "n": step, "m": n} for n in range(step, 20, step + 1)])
+        ns.write(patches=[{"id": "06", "n": -step}], deletes=["03", "04"])
+        check()
+        while ns.index():
+            pass
+        check()
+    ns.compact(full=True)
+    check()
+
+
+def test_deleting_by_a_filter_takes_any_number(memory_store: MemoryStore) -> None:
+    """More ids than a batch may have bytes become segments of tombstones, a few at a time."""
+    limits = {"large_batch_bytes": 10_000, "batch_bytes": 20_000}
+    ns = opened(memory_store, **limits)
+    ns.load([{"id": f"{n:06}" * 4, "n": n} for n in range(20_000)])
+    assert ns.write(delete_where="n < 100").deleted == 100
+    with peak_memory() as peak:
+        receipt = ns.write(delete_where="n >= 500 and n < 19000", idempotency_key="k")
+    assert receipt.deleted == 18_500
+    assert peak.bytes < 8 * WINDOW
+    assert [info.tombstones for info in ns._tree.view.ingests] == [0, 18_500]
+    left = [*range(100, 500), *range(19_000, 20_000)]
+    assert [row["n"] for row in ns.scan().documents()] == left
+    assert ns.write(delete_where="n >= 500 and n < 19000", idempotency_key="k") == receipt
+    assert [change.kind for change in ns.changes(after=receipt.lsn - 1)] == ["delete"] * 18_500
+    assert [row["n"] for row in opened(memory_store, **limits).scan().documents()] == left
+    while ns.index():
+        pass
+    ns.compact(full=True)
+    assert ns.count() == len(left)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"upserts": [{"id": "a", "n": 1}]},
+        {"deletes": ["a"]},
+        {"condition": reef.if_exists()},
+    ],
+)
+def test_deleting_by_a_filter_beside_other_operations_has_a_limit(
+    memory_store: MemoryStore, more: Any
+) -> None:
+    ns = opened(memory_store, large_batch_bytes=1_000, batch_bytes=20_000)
+    ns.load([{"id": f"{n:06}" * 4, "n": n} for n in range(20_000)])
+    assert ns.write(delete_where="n < 100", **more).deleted >= 100
+    before = ns.lsn
+    with pytest.raises(reef.BatchTooLarge, match="alone"):
+        ns.write(delete_where="n >= 0", **more)
+    assert ns.lsn == before
+    assert ns.count() >= 19_900

@@ -91,7 +91,8 @@ class Namespace(Reading):
         polars frame; deletes are ids. They apply in the order of the arguments; of several
         operations of one sort on one id the last counts. A patch changes only the attributes it
         names; of an id that is not there it has no effect and is counted as `missing`. What
-        `delete_where` matches is decided on the state before the batch.
+        `delete_where` matches is decided on the state before the batch; alone and without a
+        condition it may match any number of documents.
 
         A condition is decided for every id against the state before the batch. If it fails for one,
         the batch is refused with `ConditionFailed` and nothing is written; with

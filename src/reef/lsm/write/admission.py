@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -10,34 +12,51 @@ import pyarrow as pa
 from reef.data.convert.few import FEW
 from reef.data.ids import kind_of_ids
 from reef.data.plain import PlainRows, Rows, ids_of, join, tombstone_rows
-from reef.data.rows import DELETE, ID, KIND_FIELD
-from reef.errors import ConditionFailed
+from reef.data.rows import DELETE, ID, KIND_FIELD, with_lsn
+from reef.errors import BatchTooLarge, ConditionFailed
 from reef.lsm.read.view import View
+from reef.lsm.tree import Tree
 from reef.lsm.write.batch import EQUAL, Receipt, WriteBatch
+from reef.lsm.write.upload import upload_segments
+from reef.segment import SegmentInfo
 
 _NAMED_IDS = 5
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """The rows that a batch puts into the log, in order, and its receipt but for the slot."""
+    """The rows that a batch puts into the log, in order, or the segments that it names there
+    instead; and its receipt but for the slot."""
 
     rows: Rows | None
     receipt: Receipt
+    segments: tuple[SegmentInfo, ...] = ()
 
 
-def admit(batch: WriteBatch, view: View) -> Admitted:
+def admit(batch: WriteBatch, view: View, tree: Tree) -> Admitted:
     """Decide the batch's conditions and which patches have a document to change.
 
     Raises `ConditionFailed`, naming the ids, if a condition fails and the batch does not ask to
-    go on without them.
+    go on without them. What a filter deletes is uploaded as segments if it is much; together
+    with other operations that is `BatchTooLarge`.
     """
     upserts, patches, deletes = batch.upserts, batch.patches, batch.deletes
     if batch.delete_where is not None:
-        matching = [piece.column(ID) for piece in view.scan(columns=(), filter=batch.delete_where)]
+        matching = (rows.column(ID) for rows in view.scan(columns=(), filter=batch.delete_where))
+        held, rest = _as_many_as(matching, tree.options.large_batch_bytes)
+        if rest is not None and batch.only_deletes_where:
+            return _deleted_by_segments(chain(held, rest), batch, tree)
+        if rest is not None:
+            others, rest = _as_many_as(rest, tree.options.batch_bytes)
+            held += others
+        if rest is not None:
+            raise BatchTooLarge(
+                f"the filter matches ids of more than {tree.options.batch_bytes} bytes; delete by"
+                " it alone, without a condition, and there is no limit"
+            )
         named = [deletes] if deletes is not None else []
-        if matching or named:
-            deletes = pa.concat_arrays(named + matching).unique()
+        if held or named:
+            deletes = pa.concat_arrays(named + held).unique()
     rejected: tuple[str | int, ...] = ()
     if batch.condition is not None:
         rejected = _rejected(batch, view, upserts, patches, deletes)
@@ -71,6 +90,43 @@ def admit(batch: WriteBatch, view: View) -> Admitted:
         rejected,
     )
     return Admitted(join(pieces) if pieces else None, receipt)
+
+
+def _as_many_as(
+    ids: Iterator[pa.Array], nbytes: int
+) -> tuple[list[pa.Array], Iterator[pa.Array] | None]:
+    """Ids of about so many bytes, and the rest if there is one."""
+    held: list[pa.Array] = []
+    size = 0
+    for some in ids:
+        held.append(some)
+        size += some.nbytes
+        if size > nbytes:
+            return held, ids
+    return held, None
+
+
+def _deleted_by_segments(ids: Iterable[pa.Array], batch: WriteBatch, tree: Tree) -> Admitted:
+    """Upload tombstones of these ids, which come in order."""
+    count = 0
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        nonlocal count
+        for some in ids:
+            count += len(some)
+            yield with_lsn(tombstones(some), 0)
+
+    segments = upload_segments(
+        rows(),
+        batch.schema,
+        store=tree.store,
+        environment=tree.environment,
+        # Not what this process knows of the root: others may have condemned births since then.
+        birth=tree.register.head().manifest.generation,
+        level=0,
+        target_bytes=tree.options.segment_bytes,
+    )
+    return Admitted(None, Receipt(0, deleted=count), tuple(segments))
 
 
 def tombstones(ids: pa.Array) -> pa.RecordBatch:

@@ -124,6 +124,12 @@ class WriteBatch:
         return size
 
     @property
+    def only_deletes_where(self) -> bool:
+        """Whether it deletes by a filter, without conditions, and does nothing else."""
+        parts = (self.upserts, self.patches, self.deletes, self.condition)
+        return self.delete_where is not None and all(part is None for part in parts)
+
+    @property
     def reads(self) -> bool:
         """Whether what it does depends on what is there."""
         return (

@@ -240,7 +240,10 @@ class Writer:
                     assert batch.counts is not None
                     ticket.admitted = Admitted(None, batch.counts)
                     return [ticket], decided, waiting[place + 1 :]
-                ticket.admitted = admit(batch, view)
+                ticket.admitted = admit(batch, view, tree)
+                if ticket.admitted.segments:
+                    # It reads what others of the group may write, so it is the first of it.
+                    return [ticket], decided, waiting[place + 1 :]
                 if ticket.admitted.rows is None and batch.key is None:
                     ticket.receipt = ticket.admitted.receipt.in_slot(view.unfolded.next_lsn - 1)
                     decided.append(ticket)
@@ -297,9 +300,11 @@ class Writer:
                 )
             )
         records: list[Record] = [join(pieces)] if pieces else []
-        if group[0].batch.segments:
-            batch = group[0].batch
-            records.append(Ingest(batch.segments, batch.schema.to_dict()))
+        first = group[0]
+        assert first.admitted is not None
+        segments = first.batch.segments or first.admitted.segments
+        if segments:
+            records.append(Ingest(segments, first.batch.schema.to_dict()))
         lsn = self.tree.view.unfolded.next_lsn
         began = self.tree.environment.monotonic()
         if not self._append(headers, records):
