@@ -9,7 +9,6 @@ from reef.log.log import PREFIX as LOG_PREFIX
 from reef.manifest.manifests import MANIFESTS
 from reef.manifest.manifests import PREFIX as MANIFEST_PREFIX
 from reef.segment.info import PREFIX as SEGMENT_PREFIX
-from simulation.observer import PREFIX
 from simulation.session import IDS, PATIENCE, Session, Stage
 from simulation.world import Violation
 
@@ -19,9 +18,14 @@ _MOST_SLOTS = 4
 
 def end_of(stage: Stage, *, quick: bool) -> None:
     """Open what is left and hold it against the model; unless `quick`, make it tidy too."""
+    for name in list(stage.observer.trees):
+        _end_of(stage, name, quick)
+
+
+def _end_of(stage: Stage, name: str, quick: bool) -> None:
     world = stage.world
     random = Random("end")
-    session = Session(stage, world.process("end", random), random)
+    session = Session(stage, world.process("end", random), random, name)
     failure: list[BaseException] = []
 
     def live() -> None:
@@ -38,7 +42,7 @@ def end_of(stage: Stage, *, quick: bool) -> None:
 
 def _check(session: Session, quick: bool) -> None:
     observer = session.observer
-    if not observer.generations:
+    if not observer.roots.newest:
         return
     if observer.damaged and not _cured(session):
         return
@@ -48,7 +52,7 @@ def _check(session: Session, quick: bool) -> None:
     _past(session, reader)
     writer = session.open("w")
     assert writer is not None
-    for intent in session.stage.unsettled:
+    for intent in session.unsettled:
         session.write(writer, intent)
     if quick:
         _same(session, writer)
@@ -71,7 +75,7 @@ def _same(session: Session, ns: reef.Namespace) -> None:
     observer = session.observer
     if ns.lsn != observer.newest:
         raise Violation(f"the log ends with slot {observer.newest}, and {ns.lsn} is seen")
-    expected = observer.states[-1]
+    expected = observer.model.states[-1]
     session.scan(ns)
     found = ns.get_many(IDS)
     if found != [expected.get(id) for id in IDS]:
@@ -111,13 +115,14 @@ def _sound(ns: reef.Namespace) -> None:
 def _tidy(session: Session, ns: reef.Namespace) -> None:
     """A quiet bucket holds what is live and little else."""
     bucket = session.stage.bucket
-    manifest = session.observer.generations[-1].manifest
-    live = {PREFIX + info.key for info in (*manifest.segments, *manifest.window)}
-    left = [key for key in bucket.keys if key.startswith(PREFIX + SEGMENT_PREFIX)]
+    manifest = session.observer.roots.head
+    prefix = session.observer.prefix
+    live = {prefix + info.key for info in (*manifest.segments, *manifest.window)}
+    left = [key for key in bucket.keys if key.startswith(prefix + SEGMENT_PREFIX)]
     kept = [key for key in left if key not in live]
     if kept:
         raise Violation(f"segments that nothing needs stay for ever: {kept}")
-    manifests = [key for key in bucket.keys if key.startswith(PREFIX + MANIFEST_PREFIX)]
-    slots = [key for key in bucket.keys if key.startswith(PREFIX + LOG_PREFIX)]
+    manifests = [key for key in bucket.keys if key.startswith(prefix + MANIFEST_PREFIX)]
+    slots = [key for key in bucket.keys if key.startswith(prefix + LOG_PREFIX)]
     if len(manifests) > _MOST_MANIFESTS or len(slots) > _MOST_SLOTS:
         raise Violation(f"{manifests} and {slots} stay for ever")

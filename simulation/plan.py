@@ -24,7 +24,8 @@ class Plan:
     """Who takes part, for how many steps each, and what may go wrong how often.
 
     `requests` is how many there may be before the end, `pace` how long programs wait between
-    steps, and a `quick` run does not wait until the bucket is tidy.
+    steps, and a `quick` run does not wait until the bucket is tidy. `names` are the namespaces;
+    roles are shared out among them.
     """
 
     seed: int
@@ -35,6 +36,7 @@ class Plan:
     requests: int
     pace: float = 1.0
     quick: bool = False
+    names: tuple[str, ...] = ("n",)
 
 
 def plan_of(seed: int) -> Plan:
@@ -66,4 +68,5 @@ def plan_of(seed: int) -> Plan:
         random.choice((80, 120, 180)),
         random.choice((0.01, 0.1, 1.0)),
         random.random() < 0.6,
+        ("n", "m") if random.random() < 0.1 else ("n",),
     )

@@ -118,7 +118,7 @@ class Program(ABC):
             think(session)
             if ns is None:
                 self.left -= session.random.random() < 0.2
-                if self.mode == "r" and not session.observer.generations:
+                if self.mode == "r" and not session.observer.roots.newest:
                     session.sleep(session.random.random() * 5)
                 ns = session.open(self.mode)
                 continue
@@ -146,8 +146,8 @@ class Writer(Program):
         kind = random.random()
         if kind < 0.62:
             return session.write(ns, make_intent(session))
-        if kind < 0.72 and session.stage.unsettled:
-            return session.write(ns, session.stage.unsettled.pop(0))
+        if kind < 0.72 and session.unsettled:
+            return session.write(ns, session.unsettled.pop(0))
         if kind < 0.78:
             return self._increment(session, ns)
         if kind < 0.82:
@@ -217,7 +217,7 @@ class Historian(Program):
             lsn = random.randint(max(1, ns.lsn - 6), ns.lsn)
             held = session.hold(ns, lsn=lsn)
         else:
-            newest = len(observer.generations)
+            newest = observer.roots.newest
             held = session.hold(ns, generation=random.randint(max(1, newest - 4), newest))
         if held is not None:
             self.held.append(held)
@@ -227,9 +227,9 @@ class Loader(Program):
     """Loads in bulk, beside the writers."""
 
     def step(self, session: Session, ns: reef.Namespace) -> bool:
-        loads = [intent for intent in session.stage.unsettled if intent.load]
+        loads = [intent for intent in session.unsettled if intent.load]
         if loads and session.random.random() < 0.6:
-            session.stage.unsettled.remove(loads[0])
+            session.unsettled.remove(loads[0])
             session.write(ns, loads[0])
         else:
             session.write(ns, make_intent(session, load=True))

@@ -47,8 +47,9 @@ def simulate(plan: Plan) -> Outcome:
     violation = None
     try:
         for number, role in enumerate(plan.roles):
-            program = program_of(role, plan.steps)
-            _Node(stage, world, f"{role}{number}", program, Random(f"{plan.seed}/{number}/{role}"))
+            random = Random(f"{plan.seed}/{number}/{role}")
+            name = plan.names[number % len(plan.names)]
+            _Node(stage, world, f"{role}{number}", program_of(role, plan.steps), random, name)
         world.run(plan.requests)
         world.end()
         world.calm = True
@@ -61,22 +62,30 @@ def simulate(plan: Plan) -> Outcome:
         violation = f"{type(error).__name__}: {error}"
     finally:
         world.end()
-    return Outcome(
-        plan, violation, world.trace, world.requests, observer.newest, len(observer.generations)
-    )
+    trees = observer.trees.values()
+    slots = sum(tree.newest for tree in trees)
+    generations = sum(tree.roots.newest for tree in trees)
+    return Outcome(plan, violation, world.trace, world.requests, slots, generations)
 
 
 class _Node:
     """A place where a program runs, and runs again after it died."""
 
     def __init__(
-        self, stage: Stage, world: RandomWorld, name: str, program: Program, random: Random
+        self,
+        stage: Stage,
+        world: RandomWorld,
+        name: str,
+        program: Program,
+        random: Random,
+        namespace: str,
     ) -> None:
         self.stage = stage
         self.world = world
         self.name = name
         self.program = program
         self.random = random
+        self.namespace = namespace
         self.lives = 0
         self.begin()
 
@@ -90,7 +99,7 @@ class _Node:
 
         def live() -> None:
             try:
-                self.program.run(Session(self.stage, process, self.random))
+                self.program.run(Session(self.stage, process, self.random, self.namespace))
             except Crash:
                 world.after(self.random.random() * 100, self.begin)
 

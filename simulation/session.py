@@ -17,7 +17,8 @@ from reef.lsm.tree import Tree
 from reef.segment import BlockCache
 from simulation.bucket import Bucket
 from simulation.intent import Attempt, Document, Intent, State
-from simulation.observer import Observer, difference
+from simulation.model import DocumentModel, difference
+from simulation.observer import Observer, TreeObserver
 from simulation.store import SimulatedStore
 from simulation.world import Crash, Process, Violation, World
 
@@ -62,7 +63,7 @@ class Stage:
     world: World
     bucket: Bucket
     observer: Observer
-    unsettled: list[Intent] = field(default_factory=list)
+    unsettled: dict[str, list[Intent]] = field(default_factory=dict)
     pace: float = 1.0
 
 
@@ -81,8 +82,9 @@ class Session:
     """A database opened by one process. Every call either returns what the model allows, raises
     an error that the call may raise, or is a violation."""
 
-    def __init__(self, stage: Stage, process: Process, random: Random) -> None:
+    def __init__(self, stage: Stage, process: Process, random: Random, name: str = "n") -> None:
         self.stage = stage
+        self.name = name
         self.process = process
         self.random = random
         self.tokens = 0
@@ -90,12 +92,22 @@ class Session:
         self.database = reef.connect(store, options=OPTIONS, environment=process.environment)
 
     @property
-    def observer(self) -> Observer:
+    def observer(self) -> TreeObserver:
         """What happened, as far as the program may know: what it looks at here is part of what it
         knows from now on."""
-        observer = self.stage.observer
-        self.process.world.learned(self.process, observer.newest, len(observer.generations))
+        observer = self.stage.observer.tree(self.name)
+        self.process.world.learned(self.process, observer.newest, observer.roots.newest)
         return observer
+
+    @property
+    def model(self) -> DocumentModel:
+        """What must be readable; looking at it is to know it, too."""
+        return self.observer.model
+
+    @property
+    def unsettled(self) -> list[Intent]:
+        """Keyed batches of this namespace that wait to be tried again."""
+        return self.stage.unsettled.setdefault(self.name, [])
 
     def token(self) -> str:
         """A name that nobody else gives."""
@@ -136,7 +148,7 @@ class Session:
     @property
     def _damage(self) -> bool:
         """Whether something is damaged, or arrived damaged."""
-        return bool(self.stage.world.damages or self.stage.observer.damaged)
+        return bool(self.stage.world.damages or self.stage.observer.tree(self.name).damaged)
 
     def alive(self) -> None:
         """End here if the process died: some code turns any interruption into an error."""
@@ -151,12 +163,12 @@ class Session:
             return self.attempt(
                 "open for writing",
                 lambda: self.database.namespace(
-                    "n", schema=SCHEMA, settings=SETTINGS, maintain=False
+                    self.name, schema=SCHEMA, settings=SETTINGS, maintain=False
                 ),
             )
-        there = bool(self.observer.generations)
+        there = bool(self.observer.roots.newest)
         allowed = () if there else (reef.NamespaceNotFound,)
-        return self.attempt("open", lambda: self.database.namespace("n", "r"), *allowed)
+        return self.attempt("open", lambda: self.database.namespace(self.name, "r"), *allowed)
 
     # Writing
 
@@ -170,7 +182,7 @@ class Session:
             receipt = _perform(ns, intent)
         except REFUSING as error:
             self._ended(intent, f"refused: {error}")
-            self.observer.refused(attempt, error, low)
+            self.model.refused(attempt, error, low)
             self._keep(intent)
             return not isinstance(error, reef.Fenced)
         except (reef.CommitUncertain, reef.StoreUnavailable, reef.Corruption) as error:
@@ -188,10 +200,10 @@ class Session:
                 self._keep(intent)
         if receipt is None:
             self._ended(intent, "acknowledged")
-            self.observer.declared(attempt)
+            self.model.declared(attempt)
             return True
         self._ended(intent, f"acknowledged in slot {receipt.lsn}")
-        self.observer.acknowledged(attempt, receipt)
+        self.model.acknowledged(attempt, receipt)
         if not intent.load and ns.lsn < receipt.lsn:
             raise Violation(f"{intent.token} was acknowledged and is not seen by its own writer")
         return True
@@ -202,7 +214,7 @@ class Session:
 
     def _keep(self, intent: Intent) -> None:
         """A keyed batch whose outcome is open is tried again, by whoever finds it."""
-        waiting = self.stage.unsettled
+        waiting = self.unsettled
         if intent.key is not None and not intent.settled and intent not in waiting:
             waiting.append(intent)
 
@@ -228,7 +240,7 @@ class Session:
         high = ns.lsn
         self.alive()
         self.note("scan", f"to slot {high}", f"{len(found)} documents")
-        self.observer.read_all(found, low, high)
+        self.model.read_all(found, low, high)
         self.forward(low, high)
 
     def get(self, ns: reef.Namespace, id: str) -> Document | None:
@@ -243,7 +255,7 @@ class Session:
         high = ns.lsn
         self.alive()
         self.note("get", id, f"{found} between slots {low} and {high}")
-        self.observer.read_document(id, found, low, high)
+        self.model.read_document(id, found, low, high)
         self.forward(low, high)
         return found
 
@@ -268,12 +280,16 @@ class Session:
             then = ns.at(lsn=lsn)
             found: State = {str(row["id"]): row for row in then.scan().documents()}
         except reef.PastRetention as error:
-            since = self.observer.slots[lsn - 1].time if lsn else self.observer.generations[0].time
+            since = (
+                self.observer.slots[lsn - 1].time
+                if lsn
+                else self.observer.roots.generations[0].time
+            )
             self._past(f"at slot {lsn}", since, error)
             return
         self.alive()
         self.note("at", f"slot {lsn}", f"{len(found)} documents")
-        self.observer.read_all(found, lsn, lsn)
+        self.model.read_all(found, lsn, lsn)
 
     def hold(self, ns: reef.Namespace, *, generation: int = 0, lsn: int = 0) -> Held | None:
         """A handle on the state of a generation, or after a slot, to be read again and again."""
@@ -287,7 +303,7 @@ class Session:
             self._past(f"at {what}", since, error)
             return None
         self.alive()
-        applied = observer.generations[reading.generation - 1].manifest.last_applied_lsn
+        applied = observer.roots.generations[reading.generation - 1].root.last_applied_lsn
         held = Held(reading, lsn or applied, what, f"pin-{self.token()}")
         if reading.lsn != held.lsn or (generation and reading.generation != generation):
             raise Violation(f"at {what} is slot {reading.lsn} of generation {reading.generation}")
@@ -296,7 +312,7 @@ class Session:
     def reread(self, held: Held) -> bool:
         """Read what is held: the same as ever, or gone because its retention has passed."""
         reading = held.reading
-        expected: Mapping[str, Document | None] = self.observer.states[held.lsn]
+        expected: Mapping[str, Document | None] = self.model.states[held.lsn]
         found: Mapping[str, Document | None]
         kind = self.random.randrange(3)
         began = self.stage.world.time
@@ -324,8 +340,9 @@ class Session:
     def _elsewhere(self, reading: FrozenReading) -> FrozenReading:
         """The same state as a process sees it that has nothing in memory."""
         database = self.database
-        store = database.store.below(f"{PREFIX}n/")
-        tree = Tree(store, database.environment, database.options, BlockCache(1 << 20), "n")
+        store = database.store.below(f"{PREFIX}{self.name}/")
+        cache = BlockCache(1 << 20)
+        tree = Tree(store, database.environment, database.options, cache, self.name)
         return FrozenReading(view_of(tree, moment_of(reading._view)))
 
     def _lost(self, held: Held, began: float, error: reef.PastRetention) -> None:
@@ -373,7 +390,7 @@ class Session:
         """Where nothing is damaged there is nothing to do."""
         report = ns.repair(apply=apply)
         self.alive()
-        observer = self.stage.observer
+        observer = self.stage.observer.tree(self.name)
         if observer.damaged:
             observer.lost |= apply and bool(report.lost_lsns or report.lost_ids)
             return
@@ -393,7 +410,7 @@ class Session:
             return
         self.alive()
         self.note("changes", f"after slot {after}", f"{len(feed)} changes")
-        self.observer.read_changes(after, feed, committed)
+        self.model.read_changes(after, feed, committed)
 
 
 def _perform(ns: reef.Namespace, intent: Intent) -> reef.Receipt | None:

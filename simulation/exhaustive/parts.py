@@ -79,7 +79,7 @@ def _read(session: Session, ns: Handle) -> None:
 
 def _hold(session: Session, ns: Handle) -> None:
     assert ns is not None
-    newest = len(session.observer.generations)
+    newest = session.observer.roots.newest
     held = session.attempt("hold", lambda: session.hold(ns, generation=newest - 1))
     if held is None:
         return

@@ -101,7 +101,7 @@ class Run:
                 self.world.time,
                 self.bucket.fingerprint,
                 self.observer.fingerprint,
-                tuple(intent.token for intent in self.stage.unsettled),
+                tuple(intent.token for kept in self.stage.unsettled.values() for intent in kept),
             )
         )
 

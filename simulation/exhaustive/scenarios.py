@@ -22,7 +22,6 @@ from simulation.exhaustive.parts import (
     upsert,
 )
 from simulation.exhaustive.scenario import Part, Scenario
-from simulation.observer import PREFIX
 from simulation.session import PATIENCE, Session
 
 
@@ -48,10 +47,10 @@ def wounded(session: Session) -> None:
         session.write(ns, upsert(session, *ids))
         ns.index()
     ns.compact(full=True)
-    stage = session.stage
-    (key,) = stage.observer.generations[-1].named
-    stage.bucket.damage(PREFIX + key)
-    stage.observer.damaged.add(key)
+    observer = session.observer
+    (key,) = observer.named[-1]
+    session.stage.bucket.damage(observer.prefix + key)
+    observer.damaged.add(key)
     session.sleep(2 * PATIENCE)
 
 
