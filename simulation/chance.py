@@ -36,6 +36,73 @@ class Fate(NamedTuple):
     name: str = ""
 
 
+_USUAL = Fate((), 0.0)
+"""Nothing befalls it. Then nobody can tell its effect from its answer, and they come together."""
+
+
+class _Request:
+    """A request under way. Called by the hub, it takes effect and is answered."""
+
+    __slots__ = (
+        "effect", "error", "fate", "key", "kind", "number", "process", "result", "thread", "world",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        world: RandomWorld,
+        process: Process,
+        kind: str,
+        key: str,
+        effect: Callable[[], Any],
+        thread: greenlet,
+        fate: str,
+    ) -> None:
+        self.world = world
+        self.process = process
+        self.kind = kind
+        self.key = key
+        self.effect = effect
+        self.thread = thread
+        self.fate = fate
+        self.number = world.requests
+        self.result: Any = None
+        self.error: Exception | None = None
+
+    def __call__(self) -> None:
+        self.happen()
+        self.world.wake(self.process, self.thread)
+
+    def happen(self) -> None:
+        """Take effect."""
+        said = "ok"
+        try:
+            self.result, self.error = self.effect(), None
+        except Violation:
+            said = "VIOLATION"
+            raise
+        except Exception as error:
+            self.error = error
+            said = type(error).__name__
+        finally:
+            fault = f" ({self.fate})" if self.fate else ""
+            self.world.note(self.process.name, self.kind, self.key, f"#{self.number} {said}{fault}")
+
+    def answer(self, fate: Fate) -> None:
+        """Come to whatever end it has."""
+        note = partial(self.world.note, self.process.name)
+        if fate.dies:
+            note("dies", self.key, f"#{self.number} {fate.name}")
+            self.process.die()
+            return
+        if fate.error == "conflict":
+            self.error = AlreadyExists(self.key)
+        elif fate.error:
+            self.error = unavailable(fate.error)
+        if fate.name and (fate.error or not fate.effects):
+            note("failed", self.key, f"#{self.number} {self.kind} {fate.name}")
+        self.world.wake(self.process, self.thread)
+
+
 class RandomWorld(World):
     """Runs events in the order of their times; the same seed gives the same run."""
 
@@ -45,7 +112,7 @@ class RandomWorld(World):
         self.calm = False
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        self._timing = Random(f"{plan.seed}/timing")
+        self._timing = Random(f"{plan.seed}/timing").random
         self._chance = Random(f"{plan.seed}/chance")
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
@@ -65,18 +132,18 @@ class RandomWorld(World):
         self.run(1_000_000_000)
 
     def soon(self, process: Process, thread: greenlet) -> None:
-        self.after(0.0, partial(self._wake, process, thread))
+        self.after(0.0, partial(self.wake, process, thread))
 
     def sleep(self, process: Process, seconds: float) -> None:
-        self.after(seconds, partial(self._wake, process, getcurrent()))
+        self.after(seconds, partial(self.wake, process, getcurrent()))
         self.hub.switch()
 
-    def _wake(self, process: Process, thread: greenlet) -> None:
+    def wake(self, process: Process, thread: greenlet) -> None:
         """Go on with a greenlet, unless its process is dead or asleep."""
         if process.dead:
             return
         if self.time < process.resumes:
-            self.after(process.resumes - self.time, partial(self._wake, process, thread))
+            self.after(process.resumes - self.time, partial(self.wake, process, thread))
             return
         process.resume(thread)
 
@@ -84,60 +151,34 @@ class RandomWorld(World):
         self, process: Process, kind: str, key: str, effect: Callable[[], Result]
     ) -> Result:
         self.requests += 1
-        number = self.requests
         fate = self.fate(process, kind)
         me = getcurrent()
-        outcome: list[Any] = [None, None]
-
-        def happen() -> None:
-            try:
-                outcome[0], outcome[1] = effect(), None
-                said = "ok"
-            except Violation:
-                self.note(process.name, kind, key, f"#{number} VIOLATION")
-                raise
-            except Exception as error:
-                outcome[1] = error
-                said = type(error).__name__
-            fault = f" ({fate.name})" if fate.name else ""
-            self.note(process.name, kind, key, f"#{number} {said}{fault}")
-
-        def answer() -> None:
-            if fate.dies:
-                self.note(process.name, "dies", key, f"#{number} {fate.name}")
-                process.die()
-                return
-            if fate.error == "conflict":
-                outcome[1] = AlreadyExists(key)
-            elif fate.error:
-                outcome[1] = unavailable(fate.error)
-            if fate.name and (fate.error or not fate.effects):
-                self.note(process.name, "failed", key, f"#{number} {kind} {fate.name}")
-            self._wake(process, me)
-
-        for moment in fate.effects:
-            self.after(moment, happen)
-        self.after(fate.answer, answer)
-        if fate.sleep:
-            process.resumes = max(process.resumes, self.time + fate.sleep)
-            self.note(process.name, "sleeps", key, f"#{number} {kind}, {fate.sleep:.0f} s")
+        asked = _Request(self, process, kind, key, effect, me, fate.name)
+        if fate is _USUAL:
+            self.after(0.002 + self._timing() * 0.04, asked)
+        else:
+            for moment in fate.effects:
+                self.after(moment, asked.happen)
+            self.after(fate.answer, partial(asked.answer, fate))
+            if fate.sleep:
+                process.resumes = max(process.resumes, self.time + fate.sleep)
+                self.note(
+                    process.name, "sleeps", key, f"#{asked.number} {kind}, {fate.sleep:.0f} s"
+                )
         self.hub.switch()
-        if outcome[1] is not None:
-            raise outcome[1]
-        return outcome[0]  # type: ignore[no-any-return]
+        if asked.error is not None:
+            raise asked.error
+        return asked.result  # type: ignore[no-any-return]
 
     def fate(self, process: Process, kind: str) -> Fate:
         """Decide what becomes of a request."""
-        timing = self._timing.random
-        there = 0.001 + timing() * 0.02
-        back = 0.001 + timing() * 0.02
         plan = self.plan
-        if self.calm:
-            return Fate((there,), there + back)
         chance = self._chance
         # The requests that decide something are where it hurts.
-        if chance.random() >= plan.intensity * (4 if kind in ("create", "put") else 1):
-            return Fate((there,), there + back)
+        if self.calm or chance.random() >= plan.intensity * (4 if kind in ("create", "put") else 1):
+            return _USUAL
+        there = 0.001 + self._timing() * 0.02
+        back = 0.001 + self._timing() * 0.02
         fault = chance.choice(plan.faults)
         writes = kind in MUTATING
         if fault == "refuse":
