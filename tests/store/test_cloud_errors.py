@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -21,6 +22,7 @@ from reef.errors import (
     StoreUnavailable,
 )
 from reef.store import Store, open_store
+from support.moto_servers import BUCKET, MotoServers
 from support.seaweed import SeaweedServer, free_ports
 
 KEYS = {"access_key_id": "id", "secret_access_key": "secret", "region": "us-east-1"}
@@ -45,8 +47,13 @@ class CannedServer(ThreadingHTTPServer):
 
     def open(self, environment: Environment, **options: object) -> Store:
         url = f"s3://bucket/p?endpoint=http://127.0.0.1:{self.server_address[1]}"
-        quick = {"retries": 2, "backoff": 0.001, "longest_backoff": 0.002, "timeout": 5}
-        return open_store(url, environment=environment, **{**KEYS, **quick, **options})
+        quick = {
+            "retries": 2,
+            "backoff": 0.001,
+            "longest_backoff": 0.002,
+            "timeout": 5,
+        }
+        return open_store(url, environment=environment, prove=False, **{**KEYS, **quick, **options})
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -165,10 +172,11 @@ def test_a_race_that_stays_undecided_is_lost(
     assert len(naps) == 3
 
 
+@pytest.mark.parametrize("status", [412, 304])
 def test_a_lost_create_is_not_asked_again(
-    canned: CannedServer, environment: Environment, naps: list[float]
+    canned: CannedServer, environment: Environment, naps: list[float], status: int
 ) -> None:
-    canned.answers = [(412, "PreconditionFailed")]
+    canned.answers = [(status, "PreconditionFailed")]
     store = canned.open(environment)
     with pytest.raises(AlreadyExists):
         store.create("k", b"x")
@@ -176,6 +184,49 @@ def test_a_lost_create_is_not_asked_again(
     assert naps == []
     with pytest.raises(PreconditionFailed):
         store.replace("k", b"x", '"old"')
+
+
+@pytest.mark.parametrize("code", ["ConditionalRequestConflict", "OperationAborted"])
+def test_a_conflict_of_other_writes_is_asked_again(
+    canned: CannedServer, environment: Environment, naps: list[float], code: str
+) -> None:
+    """A conditional write under way may hold up writes and deletions that have no condition."""
+    canned.answers = [(409, code), (409, code), (200, "")]
+    store = canned.open(environment)
+    assert store.put("k", b"x") == '"tag"'
+    assert len(canned.requests) == 3
+    assert len(naps) == 2
+    canned.answers = [(409, code)]
+    for request in (
+        lambda: store.put("k", b"x"),
+        lambda: store.delete("k"),
+        lambda: store.delete_many(["k", "l"]),
+        lambda: store.get("k"),
+    ):
+        with pytest.raises(StoreUnavailable, match=code):
+            request()
+
+
+@pytest.mark.parametrize("status", [301, 307])
+def test_a_redirect_is_no_passing_failure(
+    canned: CannedServer, environment: Environment, status: int
+) -> None:
+    """S3 answers so when the region is wrong."""
+    canned.answers = [(status, "PermanentRedirect")]
+    for request in requests_of(canned.open(environment)):
+        with pytest.raises(StoreError, match="region or endpoint may be wrong") as caught:
+            request()
+        assert type(caught.value) is StoreError
+
+
+def test_a_foreign_key_that_cannot_be_listed_is_named(moto: MotoServers) -> None:
+    url = f"{moto.endpoint('whole')}/{BUCKET}/foreign/ns//b"
+    with urlopen(Request(url, method="PUT", data=b""), timeout=60):
+        pass
+    store = open_store(moto.url("whole", "foreign"), **moto.credentials)
+    for request in (lambda: list(store.list("ns/")), lambda: store.list_folders("ns/")):
+        with pytest.raises(StoreError, match="its key has an empty or a relative part"):
+            request()
 
 
 def test_a_missing_object_is_not_a_missing_bucket(
@@ -213,7 +264,7 @@ def test_a_server_that_does_not_answer() -> None:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         url = f"s3://bucket?endpoint=http://127.0.0.1:{listening.getsockname()[1]}"
-        store = open_store(url, **KEYS, retries=1, timeout=0.2, backoff=0.001)
+        store = open_store(url, **KEYS, retries=1, timeout=0.2, backoff=0.001, prove=False)
         began = time.monotonic()
         for request in (lambda: store.get("k"), lambda: store.create("k", b"")):
             with pytest.raises(StoreUnavailable):

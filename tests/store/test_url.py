@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,64 @@ def test_bad_addresses(url: str) -> None:
         open_store(url)
     assert "\n" not in str(caught.value)
     assert str(caught.value)
+
+
+SECRETS = ["hunter2-hunter2", "hun/ter2+hun/ter2==", "hun?ter2#hunter2", "hunter2%2Fhunter2@x"]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ftp://user:{}@host/path",
+        "https://AKIA:{}@bucket.example",
+        "postgres://user:{}@host?x=1",
+        "s3://AKIA:{}@bucket/prefix",
+        "s3://AKIA:{}",
+        "s3://AKIA:{}/prefix",
+        "s3://bucket?secret_access_key={}",
+        "s3://bucket?secret_access_key={}&endpoint=http://127.0.0.1:1",
+        "s3://bucket?aws_secret_access_key={}",
+        "s3://bucket?X-Amz-Signature={}",
+        "s3://bucket?{}",
+        "s3://bucket#{}",
+        "s3://[bucket?session_token={}",
+        "s3://bucket?endpoint=http://user:{}@127.0.0.1:9000",
+        "s3://bucket?endpoint=user:{}@127.0.0.1:9000",
+        "s3://bucket?endpoint=http://127.0.0.1:9000?token={}",
+        "s3://bucket/a//{}@x?endpoint=http://127.0.0.1:1",
+        "az://account:{}@container",
+        "file://user:{}@host/path",
+        "memory://user:{}@a/../b",
+        "user:{}@host\0",
+    ],
+)
+def test_a_refused_address_does_not_repeat_secrets(address: str, secret: str) -> None:
+    with pytest.raises(InvalidName) as caught:
+        open_store(address.format(secret))
+    # The text with its causes, and not the lines of this file that a traceback would quote.
+    chain = traceback.TracebackException.from_exception(caught.value)
+    told = "".join(chain.format_exception_only())
+    assert chain.__cause__ is None
+    assert chain.__suppress_context__ or chain.__context__ is None
+    assert "ter2" not in told
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_harmless_of_a_refused_address_is_shown() -> None:
+    with pytest.raises(InvalidName) as caught:
+        open_store("s3://user:pw@bucket/prefix?region=eu-west-1&endpoint=http://host:9000&sig=x")
+    shown = "'s3://***@bucket/prefix?region=eu-west-1&endpoint=http://host:9000&***'"
+    assert str(caught.value) == f"{shown} does not name a bucket"
+
+
+def test_an_endpoint_of_the_environment_does_not_repeat_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:1")
+    with pytest.raises(InvalidName, match="has more than host, port and path") as caught:
+        open_store("s3://bucket")
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_file_is_no_bucket(tmp_path: Path) -> None:

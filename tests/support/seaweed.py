@@ -45,7 +45,8 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """In a child before it becomes another program: end when the parent ends (Linux)."""
     if sys.platform == "linux":
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
@@ -106,7 +107,7 @@ class SeaweedServer:
                 stderr=log,
                 cwd=self.folder,
                 env={**os.environ, **self.credentials, "S3_BUCKET": self.bucket},
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         self._wait_until_ready()
         return self

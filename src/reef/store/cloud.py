@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -16,7 +17,14 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from reef.environment import SYSTEM, Environment
-from reef.errors import AlreadyExists, InvalidName, ObjectNotFound, PreconditionFailed
+from reef.errors import (
+    AlreadyExists,
+    InvalidName,
+    ObjectNotFound,
+    PreconditionFailed,
+    StoreUnavailable,
+    UnsafeStore,
+)
 from reef.store.contract import (
     Blob,
     Data,
@@ -28,8 +36,22 @@ from reef.store.contract import (
     parts_of,
     size_of,
 )
-from reef.store.failures import is_conflict, is_past_end, translate
-from reef.store.ordering import by_code_point, offset_before, offset_in_tree, possible_part
+from reef.store.failures import (
+    is_conflict,
+    is_not_offered,
+    is_past_end,
+    translate,
+    translate_listing,
+)
+from reef.store.ordering import (
+    after_folder,
+    by_code_point,
+    offset_before,
+    offset_in_tree,
+    possible_part,
+)
+from reef.store.proof import prove, prove_once, prove_replace
+from reef.store.redact import HIDDEN, redacted_text
 
 PROVIDERS = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 
@@ -43,7 +65,10 @@ _JOINED = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class CloudSettings:
-    """How to reach the service, and for how long to try. Times are in seconds."""
+    """How to reach the service, and for how long to try. Times are in seconds.
+
+    Without `prove`, the store is trusted to keep put-if-absent (see `reef.store.proof`).
+    """
 
     endpoint: str = ""
     region: str = ""
@@ -56,6 +81,7 @@ class CloudSettings:
     backoff: float = 0.05
     longest_backoff: float = 5.0
     conflict_retries: int = 5
+    prove: bool = True
     multipart_threshold: int = 32 * _MEBIBYTE
     part_size: int = 16 * _MEBIBYTE
 
@@ -78,13 +104,18 @@ class CloudStore(Store):
         self._prefix = prefix
         self._settings = settings
         self._environment = environment
+        self._secrets = dict(secrets or {})
+        self._proved: set[str] = set() if settings.prove else {"create", "replace"}
         # Services that keep real folders list in the order of those; AWS and Google do not.
         self._tree_order = scheme == "az" or (scheme == "s3" and bool(_endpoint(settings)))
         try:
             self._client: Any = _client(scheme, bucket, prefix, settings, secrets or {})
         except (BaseError, ValueError, TypeError) as error:
-            reason = str(error).partition("\n")[0]
-            raise InvalidName(f"{self.url!r} cannot be opened: {reason}") from error
+            reason = redacted_text(str(error).partition("\n")[0])
+            for secret in filter(None, (secrets or {}).values()):
+                reason = reason.replace(secret, HIDDEN)
+            # Without its cause, which would repeat what was left out.
+            raise InvalidName(f"{redacted_text(self.url)!r} cannot be opened: {reason}") from None
 
     @property
     def url(self) -> str:
@@ -146,12 +177,16 @@ class CloudStore(Store):
 
     def put(self, key: str, data: Data) -> str:
         large = size_of(data) > self._settings.multipart_threshold
-        return self._put(key, data, "overwrite", multipart=large)
+        return self._retrying_conflicts(lambda: self._put(key, data, "overwrite", multipart=large))
 
     def create(self, key: str, data: Data) -> str:
-        return self._retrying_conflicts(key, lambda: self._put(key, data, "create"))
+        if "create" not in self._proved:
+            self._prove("create", prove)
+        return self._retrying_conflicts(lambda: self._put(key, data, "create"))
 
     def replace(self, key: str, data: Data, version: str) -> str:
+        if "replace" not in self._proved:
+            self._prove("replace", prove_replace)
         mode = {"version" if self._scheme == "gs" else "e_tag": version}
         try:
             return self._put(key, data, mode)
@@ -190,7 +225,7 @@ class CloudStore(Store):
                     elif self._is_behind(key, prefix, len(folder)):
                         return
         except (BaseError, OSError) as error:
-            raise translate(error, prefix, self.url) from error
+            raise translate_listing(error, prefix, self.url) from error
 
     def _is_behind(self, key: str, prefix: str, folder: int) -> bool:
         if self._tree_order:
@@ -201,19 +236,36 @@ class CloudStore(Store):
         try:
             found = obstore.list_with_delimiter(self._client, prefix or None)
         except (BaseError, OSError) as error:
-            raise translate(error, prefix, self.url) from error
+            raise translate_listing(error, prefix, self.url) from error
         names = sorted(each.rstrip("/").rpartition("/")[2] for each in found["common_prefixes"])
-        if not self._tree_order:
-            return names
-        # Where folders are real, they may outlive their objects for a while.
-        full = self.concurrently([partial(self._holds_any, f"{prefix}{name}/") for name in names])
-        return [name for name, holds in zip(names, full, strict=True) if holds]
+        return self._without_empty(prefix, names) if self._tree_order and names else names
 
-    def _holds_any(self, folder: str) -> bool:
-        return next(self._list(folder, ""), None) is not None
+    def _without_empty(self, prefix: str, names: builtins.list[str]) -> builtins.list[str]:
+        """Less the folders that hold nothing, as far as one page of objects tells.
+
+        Where folders are real they may outlive their objects for a while. To ask for each of
+        them would take as many requests.
+        """
+        try:
+            page = next(iter(obstore.list(self._client, prefix or None, chunk_size=_PAGE)), [])
+        except (BaseError, OSError) as error:
+            raise translate_listing(error, prefix, self.url) from error
+        keys = [entry["path"][len(prefix) :] for entry in page]
+        full = {key.partition("/")[0] for key in keys if "/" in key}
+        if len(keys) < _PAGE:
+            return [name for name in names if name in full]
+        # By folder or by code point: what would have been listed by now in either order.
+        last = keys[-1]
+        component = last.partition("/")[0]
+        return [
+            name for name in names if name in full or name >= component or after_folder(name) > last
+        ]
 
     def delete(self, key: str) -> None:
         check_key(key)
+        self._retrying_conflicts(lambda: self._delete(key))
+
+    def _delete(self, key: str) -> None:
         try:
             obstore.delete(self._client, key)
         except FileNotFoundError as error:
@@ -229,11 +281,14 @@ class CloudStore(Store):
             return super().delete_many(doomed)
         self.concurrently(
             [
-                partial(self._delete_some, doomed[first : first + _KEYS_PER_DELETE])
+                partial(self._delete_page, doomed[first : first + _KEYS_PER_DELETE])
                 for first in range(0, len(doomed), _KEYS_PER_DELETE)
             ]
         )
         return None
+
+    def _delete_page(self, keys: Sequence[str]) -> None:
+        self._retrying_conflicts(lambda: self._delete_some(keys))
 
     def _delete_some(self, keys: Sequence[str]) -> None:
         try:
@@ -263,16 +318,37 @@ class CloudStore(Store):
                 chunk_size=self._settings.part_size,
             )
         except (BaseError, OSError) as error:
-            raise translate(error, key, self.url) from error
+            if mode != "overwrite" and is_not_offered(error):
+                raise UnsafeStore(
+                    f"{self.url} does not offer conditional writes, which Reef needs to keep"
+                    " writers apart (docs/stores.md)"
+                ) from error
+            conditional = mode != "overwrite"
+            raise translate(error, key, self.url, conditional=conditional) from error
         return self._version(result)
 
-    def _retrying_conflicts(self, key: str, write: Callable[[], Result]) -> Result:
-        """S3 may answer 409 to a race that nobody has won yet; ask again before believing it."""
+    def without_retries(self) -> CloudStore:
+        settings = replace(self._settings, retries=0, prove=False)
+        where = (self._scheme, self._bucket, self._prefix)
+        return CloudStore(*where, settings, self._environment, secrets=self._secrets)
+
+    def _prove(self, condition: str, proof: Callable[[Store, Environment], None]) -> None:
+        """Before the first conditional write of this process to the bucket, try whether it keeps
+        conditions at all."""
+        trusting = copy(self)
+        trusting._proved = {"create", "replace"}
+        bucket = (condition, self._scheme, self._bucket, _endpoint(self._settings))
+        prove_once(bucket, lambda: proof(trusting, self._environment))
+        self._proved.add(condition)
+
+    def _retrying_conflicts(self, write: Callable[[], Result]) -> Result:
+        """S3 may answer 409 to a race that nobody has won yet, also to writes and deletions that
+        have no condition; ask again before believing it."""
         pause = self._settings.backoff
         for _ in range(self._settings.conflict_retries):
             try:
                 return write()
-            except AlreadyExists as error:
+            except (AlreadyExists, StoreUnavailable) as error:
                 if not is_conflict(error.__cause__):
                     raise
             chance = self._environment.entropy(1)[0] / 255
@@ -307,7 +383,9 @@ def _client(
     endpoint = _endpoint(settings) if scheme == "s3" else settings.endpoint
     if endpoint:
         if not endpoint.startswith(("http://", "https://")):
-            raise ValueError(f"endpoint {endpoint!r} does not start with http:// or https://")
+            raise ValueError("its endpoint does not start with http:// or https://")
+        if "@" in endpoint or "?" in endpoint or "#" in endpoint:
+            raise ValueError("its endpoint has more than host, port and path")
         config["endpoint"] = endpoint
     if scheme == "s3":
         if settings.region:

@@ -167,7 +167,11 @@ class Store(ABC):
 
     @abstractmethod
     def list_folders(self, prefix: str) -> builtins.list[str]:
-        """The distinct next path components below a prefix that ends in a slash, sorted."""
+        """The distinct next path components below a prefix that ends in a slash, sorted.
+
+        A request a thousand of them, and one more at most. Where there are more than a thousand
+        objects, a service that keeps real folders may show one that was emptied a moment ago.
+        """
 
     @abstractmethod
     def delete(self, key: str) -> None:
@@ -196,6 +200,10 @@ class Store(ABC):
         except BaseException:
             wait([other for other in others if not other.cancel()])
             raise
+
+    def without_retries(self) -> Store:
+        """The same bucket, for requests whose failure is to be known at once."""
+        return self
 
     def below(self, prefix: str) -> Store:
         """The objects under a prefix, as a store of their own that shares this one's threads.

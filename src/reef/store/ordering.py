@@ -46,6 +46,11 @@ def offset_before(text: str) -> str:
     return f"{text[:-1]}{chr(last)}~"
 
 
+def after_folder(name: str) -> str:
+    """A text that sorts after every key of a folder: "0" is the character after the slash."""
+    return f"{name}0"
+
+
 def possible_part(text: str) -> str:
     """The leading components of a text that could be those of a key; it never sorts after it."""
     components = text.split("/")

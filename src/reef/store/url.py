@@ -22,8 +22,10 @@ from reef.store.cloud import PROVIDERS, CloudSettings, CloudStore
 from reef.store.contract import Store, check_key
 from reef.store.folder import FolderStore
 from reef.store.memory import MemoryStore
+from reef.store.redact import redacted
 
 _SECRETS = {"access_key_id", "secret_access_key", "session_token", "account_key"}
+_HARMLESS = frozenset(field.name for field in fields(CloudSettings))
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 _named: dict[str, MemoryStore] = {}
@@ -45,7 +47,8 @@ def open_store(
     """
     address = os.fspath(url)
     if not isinstance(address, str) or not address or "\0" in address:
-        raise InvalidName(f"{url!r} is not the address of a bucket")
+        shown = redacted(address) if isinstance(address, str) else type(address).__name__
+        raise InvalidName(f"{shown!r} is not the address of a bucket")
     scheme, mark, rest = address.partition("://")
     if not mark:
         return _folder(address, create, environment, options)
@@ -57,7 +60,8 @@ def open_store(
     if scheme in PROVIDERS:
         return _cloud(address, environment, options)
     raise InvalidName(
-        f"{address!r} is not the address of a bucket: use a folder, memory://, s3://, gs:// or az://"
+        f"{_shown(address)} is not the address of a bucket:"
+        " use a folder, memory://, s3://, gs:// or az://"
     )
 
 
@@ -67,21 +71,21 @@ def _folder(
     _refuse(options, path)
     path = os.path.expanduser(path)
     if os.path.exists(path) and not os.path.isdir(path):
-        raise InvalidName(f"{path!r} is a file, not a folder")
+        raise InvalidName(f"{_shown(path)} is a file, not a folder")
     return FolderStore(path, environment, create=create)
 
 
 def _path_of(address: str) -> str:
     parts = urlsplit(address)
     if parts.netloc not in ("", "localhost") or not parts.path or parts.query or parts.fragment:
-        raise InvalidName(f"{address!r} is not the address of a folder: use file:///path")
+        raise InvalidName(f"{_shown(address)} is not the address of a folder: use file:///path")
     return unquote(parts.path)
 
 
 def _memory(name: str, environment: Environment) -> Store:
     if not name:
         return MemoryStore(environment)
-    check_key(name)
+    _check_path(name, f"memory://{name}")
     with _named_lock:
         if name not in _named:
             _named[name] = MemoryStore(environment, name=name)
@@ -96,19 +100,27 @@ def _cloud(address: str, environment: Environment, options: Mapping[str, object]
             if parts.query
             else {}
         )
-    except ValueError as error:
-        raise InvalidName(f"{address!r} is not the address of a bucket: {error}") from None
+    except ValueError:
+        # What is wrong is not repeated: it may be a part of a secret.
+        raise InvalidName(f"{_shown(address)} is not the address of a bucket") from None
     if not parts.netloc or "@" in parts.netloc or ":" in parts.netloc or parts.fragment:
-        raise InvalidName(f"{address.partition('?')[0]!r} does not name a bucket")
+        raise InvalidName(f"{_shown(address)} does not name a bucket")
     if leaked := _SECRETS & query.keys():
         raise InvalidName(f"{min(leaked)} does not belong into an address; use the environment")
     prefix = unquote(parts.path).strip("/")
     if prefix:
-        check_key(prefix)
+        _check_path(prefix, address)
     given = {**query, **options}
     secrets = {name: str(given.pop(name)) for name in _SECRETS & given.keys()}
     settings = _settings(given)
     return CloudStore(parts.scheme, parts.netloc, prefix, settings, environment, secrets=secrets)
+
+
+def _check_path(path: str, address: str) -> None:
+    try:
+        check_key(path)
+    except InvalidName:
+        raise InvalidName(f"{_shown(address)} has a path that not every store takes") from None
 
 
 def _settings(given: Mapping[str, object]) -> CloudSettings:
@@ -116,7 +128,8 @@ def _settings(given: Mapping[str, object]) -> CloudSettings:
     known = {field.name for field in fields(CloudSettings)}
     for name, value in given.items():
         if name not in known:
-            raise InvalidName(f"{name!r} is not an option of a bucket's address")
+            shown = repr(name) if name.isidentifier() else "what follows the question mark"
+            raise InvalidName(f"{shown} is not an option of a bucket's address")
         settings = replace(settings, **{name: _convert(name, value, getattr(settings, name))})
     return settings
 
@@ -137,4 +150,8 @@ def _convert(name: str, value: object, default: object) -> Any:
 
 def _refuse(options: Mapping[str, object], address: str) -> None:
     if options:
-        raise InvalidName(f"{min(options)!r} is not an option of {address!r}")
+        raise InvalidName(f"{min(options)!r} is not an option of {_shown(address)}")
+
+
+def _shown(address: str) -> str:
+    return repr(redacted(address, _HARMLESS))
