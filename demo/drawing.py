@@ -92,13 +92,13 @@ def lsm_tree(status: Status, segments: Iterable[SegmentInfo], films: int) -> Tab
     for level, runs in runs_by_level(segments).items():
         colour = _COLOURS[min(level, len(_COLOURS) - 1)]
         for run in runs:
-            rows = sum(info.rows for info in run)
+            rows = run.summary.rows
             table.add_row(
                 f"level {level}",
-                Text(_covered(run, films), style=colour),
+                Text(_covered(run.segments, films), style=colour),
                 f"{len(run)}",
                 f"{rows:,}",
-                size(sum(info.size for info in run)),
+                size(run.summary.size),
             )
     return table
 

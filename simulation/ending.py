@@ -6,6 +6,7 @@ from random import Random
 
 import reef
 from reef.log.log import PREFIX as LOG_PREFIX
+from reef.manifest.lists import PREFIX as LIST_PREFIX
 from reef.manifest.manifests import MANIFESTS
 from reef.manifest.manifests import PREFIX as MANIFEST_PREFIX
 from reef.segment.info import PREFIX as SEGMENT_PREFIX
@@ -118,7 +119,10 @@ def _tidy(session: Session, ns: reef.Namespace) -> None:
     manifest = session.observer.roots.head
     prefix = session.observer.prefix
     live = {prefix + info.key for info in (*manifest.segments, *manifest.window)}
-    left = [key for key in bucket.keys if key.startswith(prefix + SEGMENT_PREFIX)]
+    live |= {prefix + info.key for info in manifest.lists}
+    live |= {prefix + retired.list.key for retired in manifest.retired}
+    folders = (prefix + SEGMENT_PREFIX, prefix + LIST_PREFIX)
+    left = [key for key in bucket.keys if key.startswith(folders)]
     kept = [key for key in left if key not in live]
     if kept:
         raise Violation(f"segments that nothing needs stay for ever: {kept}")

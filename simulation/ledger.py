@@ -6,6 +6,7 @@ ghost, put there by somebody who slept.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from reef.log import LogEntry
@@ -79,14 +80,20 @@ class RegisterLedger(Generic[R]):
         """The newest generation."""
         return self.generations[-1].root
 
-    def published(self, name: str, number: int, data: bytes) -> R | None:
+    def published(
+        self,
+        name: str,
+        number: int,
+        data: bytes,
+        decode: Callable[[str, memoryview], R] | None = None,
+    ) -> R | None:
         """A generation appeared. None if that counts for nothing."""
         if number <= self.newest:
             self.ghosts.add(name)
             return None
         if number != self.newest + 1:
             raise Violation(f"{name} was published without the one before it")
-        root = self.layout.codec.decode(name, memoryview(data))
+        root = (decode or self.layout.codec.decode)(name, memoryview(data))
         if self.generations and root.previous != self.head.nonce:
             raise Violation(f"{name} was not made from the one before it")
         self.generations.append(Published(root, self._world.time))

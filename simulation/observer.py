@@ -9,7 +9,8 @@ import msgspec
 
 from reef.log import Log
 from reef.lsm.records import Ingest
-from reef.manifest import MANIFESTS
+from reef.manifest import MANIFESTS, Manifest
+from reef.manifest.manifests import whole_manifest
 from simulation.bucket import Bucket
 from simulation.intent import Attempt
 from simulation.ledger import LogLedger, RegisterLedger
@@ -176,7 +177,7 @@ class TreeObserver:
 
     def _published(self, name: str, number: int, data: bytes) -> None:
         before = self.roots.head if self.roots.newest else None
-        manifest = self.roots.published(name, number, data)
+        manifest = self.roots.published(name, number, data, self._whole_manifest)
         if manifest is None:
             return
         if before is not None:
@@ -184,9 +185,17 @@ class TreeObserver:
                 raise Violation(f"generation {number} lowers the floor of the log")
             if manifest.orphan_floor < before.orphan_floor:
                 raise Violation(f"generation {number} lowers the orphan floor")
-        named = frozenset([info.key for info in (*manifest.segments, *manifest.window)])
+        listed = (*manifest.segments, *manifest.window, *manifest.lists)
+        named = frozenset([info.key for info in listed])
         self._must_exist(f"generation {number}", named)
         self.named.append(named)
+
+    def _whole_manifest(self, name: str, data: memoryview) -> Manifest:
+        def get(key: str) -> memoryview:
+            self._must_exist(name, [key])
+            return memoryview(self.bucket.objects[self.prefix + key].data)
+
+        return whole_manifest(name, data, get)
 
     def _must_exist(self, who: str, keys: Iterable[str]) -> None:
         for key in keys:

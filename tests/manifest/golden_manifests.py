@@ -10,7 +10,9 @@ from pathlib import Path
 
 from reef.manifest import Manifest
 from reef.manifest.codec import encode
-from reef.manifest.model import LogSpan, Pin, Settings, Superseded
+from reef.manifest.lists import encode_list, encode_segments
+from reef.manifest.model import Pin, Settings
+from reef.manifest.retired import LogSpan, Retired, RetiredList, Superseded
 from reef.segment import SegmentInfo
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -49,13 +51,38 @@ MANIFESTS: dict[str, Manifest] = {
     ),
 }
 
+LISTED_SEGMENTS = (_OLD, _LOADED)
+RETIRED_SEGMENTS = (_WINDOW,)
+RETIRED_ENTRIES = (Superseded("segments/00000000000000000001-s0.seg", 6), Superseded("x", 7))
+_LISTS = [
+    encode_segments(LISTED_SEGMENTS, "l1", 6),
+    encode_segments(RETIRED_SEGMENTS, "l2", 5),
+    encode_list(RETIRED_ENTRIES, "l3", 6),
+]
+LISTS = {info.id: (info, data) for data, info in _LISTS}
+LISTED = Manifest(
+    *(7, "movies", 1_700_000_001.5, "p", "0123456789abcdef"),
+    format=2,
+    lists=(LISTS["l1"][0],),
+    superseded=Retired((Superseded("y", 7),)),
+    retired=(RetiredList(LISTS["l2"][0], 7), RetiredList(LISTS["l3"][0], 0)),
+)
+
+
+def files() -> dict[str, bytes]:
+    """Every golden file as it is written today."""
+    found = {f"version-1-{name}.json": encode(manifest) for name, manifest in MANIFESTS.items()}
+    found |= {f"version-1-{id}.list": data for id, (_, data) in LISTS.items()}
+    found["version-2-listed.json"] = encode(LISTED)
+    return found
+
 
 def make() -> None:
     """Write what is not there yet."""
-    for name, manifest in MANIFESTS.items():
-        path = GOLDEN / f"version-1-{name}.json"
+    for name, data in files().items():
+        path = GOLDEN / name
         if not path.exists():
-            path.write_bytes(encode(manifest))
+            path.write_bytes(data)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from manifest.golden_manifests import GOLDEN, MANIFESTS
-from reef.manifest.codec import decode, encode
+from manifest.golden_manifests import (
+    GOLDEN,
+    LISTED,
+    LISTED_SEGMENTS,
+    LISTS,
+    MANIFESTS,
+    RETIRED_ENTRIES,
+    RETIRED_SEGMENTS,
+    files,
+)
+from reef.manifest import Superseded
+from reef.manifest.codec import decode
+from reef.manifest.manifests import whole_manifest
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
@@ -14,11 +25,28 @@ def test_version_1(name: str) -> None:
     assert decode("k", memoryview(data)) == MANIFESTS[name]
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
-def test_what_is_written_today_is_version_1(name: str) -> None:
-    assert encode(MANIFESTS[name]) == (GOLDEN / f"version-1-{name}.json").read_bytes()
+def test_version_2_and_its_lists() -> None:
+    data = (GOLDEN / "version-2-listed.json").read_bytes()
+    assert decode("k", memoryview(data)) == LISTED
+
+    def get(key: str) -> memoryview:
+        (id,) = (id for id, (info, _) in LISTS.items() if info.key == key)
+        return memoryview((GOLDEN / f"version-1-{id}.list").read_bytes())
+
+    manifest = whole_manifest("k", memoryview(data), get)
+    assert tuple(manifest.segments) == LISTED_SEGMENTS
+    assert tuple(manifest.superseded) == (
+        *LISTED.superseded,
+        Superseded(LISTS["l2"][0].key, 7),
+        *(Superseded(info.key, 7) for info in RETIRED_SEGMENTS),
+        *RETIRED_ENTRIES,
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in files() if name.endswith(".json")])
+def test_what_is_written_today_is_the_same(name: str) -> None:
+    assert files()[name] == (GOLDEN / name).read_bytes()
 
 
 def test_nothing_golden_is_forgotten() -> None:
-    names = {f"version-1-{name}.json" for name in MANIFESTS}
-    assert {path.name for path in GOLDEN.iterdir()} == names
+    assert {path.name for path in GOLDEN.iterdir()} == set(files())

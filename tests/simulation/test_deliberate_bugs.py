@@ -128,7 +128,7 @@ def read_through_two_manifests(patch: Patch) -> None:
         before = self._head
         honest(self, head, unfolded)
         if before is not None:
-            self._view = View(before.manifest, unfolded, self.reader_of, self.store)
+            self._view = View(before.manifest, unfolded, self.readers, self.store)
 
     patch.setattr(Tree, "install", install)
 

@@ -17,7 +17,9 @@ from reef.data.types import AttributeType, parse_type
 from reef.log.codec import BatchHeader, LogHeader, encode
 from reef.lsm.records import Condemn, Ingest, encode_condemn, encode_ingest, encode_rows
 from reef.manifest.codec import encode as encode_manifest
-from reef.manifest.model import LogSpan, Manifest, Pin, Settings, Superseded
+from reef.manifest.model import Manifest, Pin, Settings
+from reef.manifest.retired import LogSpan, Retired, Superseded
+from reef.manifest.runs import Segments
 from reef.segment import SegmentInfo, SegmentWriter
 from reef.store.contract import as_bytes
 
@@ -148,10 +150,10 @@ MANIFESTS = (
             compactor_epoch=2,
             wal_floor=8,
             last_applied_lsn=7,
-            segments=(INFO, INFO),
+            segments=Segments.of((INFO, INFO)),
             window=(INFO,),
             orphan_floor=3,
-            superseded=(Superseded("segments/x.seg", 8),),
+            superseded=Retired((Superseded("segments/x.seg", 8),)),
             folded=(LogSpan(1, 7, 9),),
             snapshots={"s": Pin(5, 7, 6, 60.0)},
             branches={"b": 3},

@@ -56,9 +56,9 @@ def status_of(name: str, view: View) -> Status:
             level,
             len(runs),
             sum(len(run) for run in runs),
-            sum(info.rows for run in runs for info in run),
-            sum(info.tombstones for run in runs for info in run),
-            sum(info.size for run in runs for info in run),
+            sum(run.summary.rows for run in runs),
+            sum(run.summary.tombstones for run in runs),
+            sum(run.summary.size for run in runs),
         )
         for level, runs in runs_by_level(manifest.segments).items()
     )

@@ -11,7 +11,7 @@ from reef.environment import Environment
 from reef.log import Log, LogEntry, LogTail
 from reef.log.tail import MissingSlot
 from reef.lsm.options import Options
-from reef.lsm.read.view import View
+from reef.lsm.read.view import Readers, View
 from reef.lsm.records import Record
 from reef.lsm.retention.reachability import first_retained_slot
 from reef.lsm.unfolded import Unfolded
@@ -51,7 +51,7 @@ class Tree:
         self.discarded: tuple[int, ...] = ()
         self.closing = False
         self.unsettled = False
-        self._readers: dict[tuple[str, int], SegmentReader] = {}
+        self.readers = Readers(store, cache)
         self._head: Head[Manifest] | None = None
         self._view: View | None = None
 
@@ -68,13 +68,8 @@ class Tree:
         return self._view
 
     def reader_of(self, info: SegmentInfo) -> SegmentReader:
-        """The reader of a segment; always the same one while some view may use it."""
-        identity = (info.id, info.lsn)
-        reader = self._readers.get(identity)
-        if reader is None:
-            reader = SegmentReader(self.store, info.key, info, self.cache)
-            reader = self._readers.setdefault(identity, reader)
-        return reader
+        """The reader of a segment."""
+        return self.readers.of(info)
 
     def recover(self, head: Head[Manifest] | None = None) -> None:
         """Read the whole state anew from the bucket."""
@@ -151,12 +146,7 @@ class Tree:
         """Make this the state that reads see."""
         with self.lock:
             self._head = head
-            self._view = View(head.manifest, unfolded, self.reader_of, self.store)
-            named = {(info.id, info.lsn) for info in self._view.segments}
-            named |= {(info.id, info.lsn) for info in head.manifest.window}
-            for identity in list(self._readers):
-                if identity not in named:
-                    self._readers.pop(identity, None)
+            self._view = View(head.manifest, unfolded, self.readers, self.store)
 
     def apply(self, entry: LogEntry, records: list[Record] | None = None) -> None:
         """Take the entry of the next slot in."""

@@ -7,9 +7,11 @@ invariant: one winner a generation, and whatever is visible is named by the newe
 """
 
 from reef.manifest.manifests import MANIFESTS, manifest_register
-from reef.manifest.model import LogSpan, Manifest, Pin, Settings, Superseded
+from reef.manifest.model import Manifest, Pin, Settings
 from reef.manifest.register import Head, Register
+from reef.manifest.retired import LogSpan, Retired, Superseded
 from reef.manifest.root import Root
+from reef.manifest.runs import Segments
 from reef.manifest.take_over import take_over
 
 __all__ = [
@@ -19,7 +21,9 @@ __all__ = [
     "Manifest",
     "Pin",
     "Register",
+    "Retired",
     "Root",
+    "Segments",
     "Settings",
     "Superseded",
     "manifest_register",

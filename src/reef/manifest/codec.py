@@ -16,7 +16,10 @@ from crc32c import crc32c
 
 from reef.errors import Corruption, UnsupportedFormat
 from reef.manifest.model import FORMAT, Manifest
+from reef.manifest.retired import Retired, Superseded
 from reef.manifest.root import Root
+from reef.manifest.runs import Segments
+from reef.segment.info import SegmentInfo
 
 R = TypeVar("R", bound=Root)
 
@@ -36,16 +39,18 @@ class RootCodec(Generic[R]):
     word: str
     format: int = 1
     _start: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
+    _encoder: Any = field(init=False, repr=False, compare=False)
     _decoder: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         start = rb'\{"checksum":"([0-9a-f]{8})","%b":' % self.word.encode()
         object.__setattr__(self, "_start", re.compile(start))
-        object.__setattr__(self, "_decoder", msgspec.json.Decoder(self.type))
+        object.__setattr__(self, "_encoder", msgspec.json.Encoder(enc_hook=_to_stored))
+        object.__setattr__(self, "_decoder", msgspec.json.Decoder(self.type, dec_hook=_from_stored))
 
     def encode(self, root: R) -> bytes:
         """The root's bytes."""
-        text = msgspec.json.encode(root)
+        text = self._encoder.encode(root)
         return b'{"checksum":"%08x","%b":%b}' % (crc32c(text), self.word.encode(), text)
 
     def decode(self, key: str, data: memoryview) -> R:
@@ -77,6 +82,23 @@ class RootCodec(Generic[R]):
         except _UNREADABLE:
             return self.format
         return 1 if said is None else said
+
+
+def _to_stored(value: object) -> object:
+    """What stands in a root for a value that it does not hold itself."""
+    if isinstance(value, Segments):
+        return value.named
+    if isinstance(value, Retired):
+        return value.named
+    raise NotImplementedError(f"a root cannot hold a {type(value).__name__}")
+
+
+def _from_stored(kind: type, value: object) -> object:
+    if kind is Segments:
+        return Segments.of(msgspec.convert(value, tuple[SegmentInfo, ...]))
+    if kind is Retired:
+        return Retired(msgspec.convert(value, tuple[Superseded, ...]))
+    raise NotImplementedError(f"a root cannot hold a {kind.__name__}")
 
 
 MANIFEST = RootCodec(Manifest, "manifest", FORMAT)

@@ -7,10 +7,15 @@ from typing import Any
 import msgspec
 
 from reef.data.schema import Schema
+from reef.manifest.lists import ListInfo
+from reef.manifest.retired import LogSpan, Retired, RetiredList
 from reef.manifest.root import Root
+from reef.manifest.runs import Segments
 from reef.segment.info import SegmentInfo
 
-FORMAT = 1
+FORMAT = 2
+NO_SEGMENTS = Segments()
+NOTHING_RETIRED = Retired()
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,21 +38,6 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
         return min(30.0, self.grace / 4)
 
 
-class Superseded(msgspec.Struct, frozen=True, array_like=True):
-    """An object that `generation` stopped naming: the one before it still did."""
-
-    key: str
-    generation: int
-
-
-class LogSpan(msgspec.Struct, frozen=True, array_like=True):
-    """Log slots `first` through `last`, which `generation` moved below the floor."""
-
-    first: int
-    last: int
-    generation: int
-
-
 class Pin(msgspec.Struct, frozen=True, array_like=True):
     """A state that somebody reads: whatever `generation` and the log through `lsn` need is kept,
     for `seconds` since generation `renewed` appeared."""
@@ -66,6 +56,10 @@ class Manifest(Root, frozen=True, omit_defaults=True):
     (swapping); collectors `orphan_floor`, `superseded`, `folded`. Snapshot holders and
     branches own the maps named after them.
 
+    Of the live segments those of small runs are named by the manifest itself, and the others by the
+    list objects that `lists` names; `segments` holds all of them, whoever names them. In the same
+    way `superseded` holds all that the lists of `retired` stand for.
+
     `orphan_floor` condemns: a segment born before it can never be published any more,
     whoever made it and however long it slept, so whatever is unnamed and born before
     may be deleted.
@@ -78,13 +72,26 @@ class Manifest(Root, frozen=True, omit_defaults=True):
     compactor_epoch: int = 0
     wal_floor: int = 1
     last_applied_lsn: int = 0
-    segments: tuple[SegmentInfo, ...] = ()
+    segments: Segments = NO_SEGMENTS
+    lists: tuple[ListInfo, ...] = ()
     window: tuple[SegmentInfo, ...] = ()
     orphan_floor: int = 0
-    superseded: tuple[Superseded, ...] = ()
+    superseded: Retired = NOTHING_RETIRED
+    retired: tuple[RetiredList, ...] = ()
     folded: tuple[LogSpan, ...] = ()
     snapshots: dict[str, Pin] = msgspec.field(default_factory=dict)
     branches: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.segments, Segments):
+            msgspec.structs.force_setattr(self, "segments", Segments.of(self.segments))
+        if not isinstance(self.superseded, Retired):
+            msgspec.structs.force_setattr(self, "superseded", Retired.of(self.superseded))
+
+    @property
+    def least_format(self) -> int:
+        """Format 1 knows no lists: a program that reads no other would miss what they name."""
+        return 2 if self.lists or self.retired else 1
 
     @property
     def lease(self) -> float:

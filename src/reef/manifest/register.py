@@ -76,6 +76,15 @@ class Register(Generic[R]):
         self.layout = layout
         self._hint: tuple[bytes, R] | None = None
 
+    def _completed(self, root: R) -> R:
+        """A root that was just decoded, with what it names elsewhere."""
+        return root
+
+    def _prepared(self, root: R, base: R | None) -> R:
+        """A root that is about to be published in place of `base`, when what it names elsewhere is
+        in the bucket. If it is not published after all, that is left as orphans."""
+        return root
+
     def key(self, generation: int) -> str:
         """Where a generation lies."""
         return self.layout.key(generation)
@@ -86,7 +95,7 @@ class Register(Generic[R]):
         name = self.layout.name
         if name and root.namespace != name:
             raise Corruption(key, f"it is of namespace {root.namespace!r}, and lies in {name!r}")
-        return root
+        return self._completed(root)
 
     def read_generation(self, generation: int) -> R:
         """One generation; `ObjectNotFound` if it is not there, `Corruption` if damaged."""
@@ -185,6 +194,8 @@ class Register(Generic[R]):
 
     def create(self, root: R) -> Head[R]:
         """Publish a first generation, or `AlreadyExists` if its number is taken already."""
+        root = self._prepared(root, None)
+        root = msgspec.structs.replace(root, format=root.least_format)
         began = self.environment.monotonic()
         if not self._won(root):
             raise AlreadyExists(self.key(root.generation))
@@ -212,8 +223,9 @@ class Register(Generic[R]):
                 publisher=self.publisher,
                 nonce=self.environment.nonce(),
                 previous=base.root.nonce,
-                format=edited.least_format,
             )
+            root = self._prepared(root, base.root)
+            root = msgspec.structs.replace(root, format=root.least_format)
             began = self.environment.monotonic()
             if self._won(root) and self._stands(base, root):
                 self.write_hint(root)

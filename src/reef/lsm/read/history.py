@@ -49,7 +49,7 @@ def view_of(tree: Tree, moment: Moment) -> View:
             unfolded.next_lsn = moment.lsn + 1
     except (ObjectNotFound, MissingSlot):
         raise PastRetention(gone) from None
-    return View(manifest, unfolded, tree.reader_of, tree.store)
+    return View(manifest, unfolded, tree.readers, tree.store)
 
 
 def view_at(
@@ -86,7 +86,7 @@ def view_at_generation(tree: Tree, generation: int) -> View:
         manifest = tree.register.read_generation(generation)
     except ObjectNotFound:
         raise PastRetention(f"generation {generation} is no longer retained") from None
-    return View(manifest, unfolded_above(manifest), tree.reader_of, tree.store)
+    return View(manifest, unfolded_above(manifest), tree.readers, tree.store)
 
 
 def view_at_lsn(tree: Tree, lsn: int) -> View:
@@ -146,7 +146,7 @@ def _replayed(
         raise PastRetention(f"the log up to {name} is no longer retained") from None
     if tree.confirmed(newest, manifest.wal_floor) is None:
         raise PastRetention(f"the log up to {name} is no longer retained")
-    return View(manifest, unfolded, tree.reader_of, tree.store)
+    return View(manifest, unfolded, tree.readers, tree.store)
 
 
 def _newest(tree: Tree, early_enough: Callable[[Manifest], bool]) -> Manifest | None:

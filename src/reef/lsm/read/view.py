@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import pyarrow as pa
 
@@ -24,7 +26,8 @@ from reef.lsm.read.ranges import WHOLE, Range
 from reef.lsm.read.scan import scan_rows
 from reef.lsm.unfolded import Unfolded
 from reef.manifest.model import Manifest
-from reef.segment import Group, SegmentInfo, SegmentReader
+from reef.manifest.runs import SegmentRun, Segments
+from reef.segment import BlockCache, Group, SegmentInfo, SegmentReader
 from reef.store.contract import Store
 
 Document = dict[str, Any]
@@ -36,16 +39,32 @@ _KEPT_BYTES = 32 * 1024 * 1024
 
 
 class Run:
-    """Segments with disjoint id ranges, in id order."""
+    """Segments with disjoint id ranges, in id order. What it takes to read from them is made when
+    somebody does: a view of many runs costs little."""
 
-    __slots__ = ("max_ids", "max_lsn", "min_ids", "min_lsn", "readers")
+    def __init__(
+        self, segments: SegmentRun, reader_of: Callable[[SegmentInfo], SegmentReader]
+    ) -> None:
+        self._segments = segments
+        self._reader_of = reader_of
+        self.max_lsn = segments.summary.max_lsn
+        self.min_lsn = segments.summary.min_lsn
 
-    def __init__(self, readers: Iterable[SegmentReader]) -> None:
-        self.readers = sorted(readers, key=lambda reader: reader.info.min_id)
-        self.min_ids = [reader.info.min_id for reader in self.readers]
-        self.max_ids = [reader.info.max_id for reader in self.readers]
-        self.max_lsn = max(reader.info.max_lsn for reader in self.readers)
-        self.min_lsn = min(reader.info.min_lsn for reader in self.readers)
+    @cached_property
+    def readers(self) -> list[SegmentReader]:
+        """A reader of each segment."""
+        readers = map(self._reader_of, self._segments.segments)
+        return sorted(readers, key=lambda reader: reader.info.min_id)
+
+    @cached_property
+    def min_ids(self) -> list[str | int]:
+        """The first id of each segment."""
+        return [reader.info.min_id for reader in self.readers]
+
+    @cached_property
+    def max_ids(self) -> list[str | int]:
+        """The last id of each segment."""
+        return [reader.info.max_id for reader in self.readers]
 
     def holder(self, id: str | int) -> SegmentReader | None:
         """The segment whose range the id falls into."""
@@ -78,10 +97,37 @@ def runs_of(
     segments: Iterable[SegmentInfo], reader_of: Callable[[SegmentInfo], SegmentReader]
 ) -> list[Run]:
     """Segments grouped into runs, the run with the newest rows first."""
-    by_run: dict[str, list[SegmentReader]] = {}
-    for info in segments:
-        by_run.setdefault(f"{info.run}@{info.lsn}", []).append(reader_of(info))
-    return sorted(map(Run, by_run.values()), key=lambda run: -run.max_lsn)
+    return newest_first(Run(run, reader_of) for run in Segments.of(segments).runs)
+
+
+def newest_first(runs: Iterable[Run]) -> list[Run]:
+    """Runs in the order in which a point read asks them."""
+    return sorted(runs, key=lambda run: -run.max_lsn)
+
+
+class Readers:
+    """The readers of one tree's segments, and its runs, each made once while a view uses it."""
+
+    def __init__(self, store: Store, cache: BlockCache) -> None:
+        self._store = store
+        self._cache = cache
+        self._readers: WeakValueDictionary[tuple[str, int], SegmentReader] = WeakValueDictionary()
+        self._runs: WeakKeyDictionary[SegmentRun, Run] = WeakKeyDictionary()
+
+    def of(self, info: SegmentInfo) -> SegmentReader:
+        """The reader of a segment; always the same one while somebody uses it."""
+        reader = self._readers.get((info.id, info.lsn))
+        if reader is None:
+            reader = SegmentReader(self._store, info.key, info, self._cache)
+            reader = self._readers.setdefault((info.id, info.lsn), reader)
+        return reader
+
+    def run_of(self, segments: SegmentRun) -> Run:
+        """The run of those segments; always the same one while they are the same."""
+        run = self._runs.get(segments)
+        if run is None:
+            run = self._runs.setdefault(segments, Run(segments, self.of))
+        return run
 
 
 class View:
@@ -91,20 +137,18 @@ class View:
         self,
         manifest: Manifest,
         unfolded: Unfolded,
-        reader_of: Callable[[SegmentInfo], SegmentReader],
+        readers: Readers,
         store: Store,
     ) -> None:
         self._concurrently = store.concurrently
-        self.reader_of = reader_of
+        self.reader_of = readers.of
         self.manifest = manifest
         self.unfolded = unfolded
         self.truncated_at = unfolded.truncated_at
         self.ingests = unfolded.ingests
         self.memtable = unfolded.memtable
-        self.segments: tuple[SegmentInfo, ...] = (
-            self.ingests if self.truncated_at else (*manifest.segments, *self.ingests)
-        )
-        self.runs = runs_of(self.segments, reader_of)
+        self.segments = (Segments() if self.truncated_at else manifest.segments).plus(self.ingests)
+        self.runs = newest_first(map(readers.run_of, self.segments.runs))
 
     @property
     def schema(self) -> Schema:

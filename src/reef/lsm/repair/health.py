@@ -21,6 +21,7 @@ from reef.errors import (
 from reef.log import Log, LogEntry
 from reef.log.tail import MissingSlot, read_slots
 from reef.lsm.records import Ingest, records_of
+from reef.lsm.repair.lists import BrokenLists, find_broken_lists
 from reef.lsm.repair.quarantine import quarantined
 from reef.lsm.retention.collect import list_objects
 from reef.lsm.retention.reachability import first_retained_slot, is_retained_slot
@@ -130,6 +131,20 @@ class Unreadable(Exception):
         self.log_objects = 0
 
 
+class ListsUnreadable(Exception):
+    """Lists that the newest manifest names cannot be read, so that nobody can say what it needs."""
+
+    def __init__(self, broken: BrokenLists) -> None:
+        super().__init__(str(broken.problems[0]))
+        self.broken = broken
+
+    @property
+    def error(self) -> Corruption:
+        """What is wrong with the first of them."""
+        problem = self.broken.problems[0]
+        return Corruption(problem.key, f"{problem.meaning}; repair makes it anew", problem.offset)
+
+
 def examine(
     tree: Tree,
     *,
@@ -139,17 +154,23 @@ def examine(
     executor: Executor | None = None,
 ) -> Health:
     """Read and check everything; with `deep` every block of every segment, with `left_over` also
-    segments that nothing needs. Raises `Unreadable` when there is no manifest to start at. The
+    segments that nothing needs. Raises `Unreadable` when there is no manifest to start at, and
+    `ListsUnreadable` when the newest one names lists that are damaged or gone. The
     executor, if there are several in it, checks the segments.
 
     What is missed may have been collected since the root was read: if there is a newer one, all
     is looked at once more, a few times at most."""
-    health = _examine(tree, deep, left_over, progress, executor)
-    for _ in range(_TIMES_AGAIN):
-        if not health.is_troubled or _head(tree).slot == health.head.slot:
-            break
-        health = _examine(tree, deep, left_over, progress, executor)
-    return health
+    attempts = 1 + _TIMES_AGAIN
+    while True:
+        attempts -= 1
+        try:
+            health = _examine(tree, deep, left_over, progress, executor)
+        except ListsUnreadable as found:
+            if not attempts or _head(tree).slot == found.broken.head.slot:
+                raise
+            continue
+        if not attempts or not health.is_troubled or _head(tree).slot == health.head.slot:
+            return health
 
 
 def _examine(
@@ -189,6 +210,9 @@ def _examine(
             damaged[number] = Problem(
                 MANIFESTS.key(number), 0, "it is missing; only the hint has it"
             )
+    broken = find_broken_lists(head)
+    if broken is not None:
+        raise ListsUnreadable(broken)
     missing = _missing(tree, head.manifest, generations, {*generations, *damaged, *newer})
     log = _log(tree, head, objects, progress)
     live = (*head.manifest.segments, *head.manifest.window, *log.unfolded.ingests)
@@ -197,7 +221,7 @@ def _examine(
     present = {info.key for info in objects}
     others: dict[str, SegmentInfo] = {}
     for manifest in generations.values():
-        for info in needs(manifest):
+        for info in _still_named(manifest):
             if info.key in wanted:
                 continue
             if info.key in protected:
@@ -245,6 +269,14 @@ def _is_gone(tree: Tree, key: str) -> bool:
 def needs(manifest: Manifest) -> tuple[SegmentInfo, ...]:
     """The segments without which a generation cannot be read."""
     return (*manifest.segments, *manifest.window)
+
+
+def _still_named(manifest: Manifest) -> tuple[SegmentInfo, ...]:
+    """What a generation of the past names, or nothing if its lists were collected already."""
+    try:
+        return needs(manifest)
+    except (Corruption, ObjectNotFound):
+        return manifest.window
 
 
 def _missing(

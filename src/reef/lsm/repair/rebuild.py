@@ -18,7 +18,7 @@ from reef.errors import ConcurrentPublication, Corruption, ObjectNotFound
 from reef.log.tail import MissingSlot
 from reef.lsm.read.merge import merge
 from reef.lsm.read.view import runs_of
-from reef.lsm.repair.health import Health, Progress, Unreadable, examine, needs
+from reef.lsm.repair.health import Health, ListsUnreadable, Progress, Unreadable, examine, needs
 from reef.lsm.repair.leftovers import Leftovers, gather_leftovers
 from reef.lsm.repair.restore import check_log_kept, find_base, restore
 from reef.lsm.tree import Tree
@@ -26,8 +26,9 @@ from reef.lsm.upkeep.executor import Executor, LocalExecutor
 from reef.lsm.upkeep.rewrite import rewrite
 from reef.lsm.write.idempotency import KEYS_SCHEMA
 from reef.lsm.write.upload import check_not_condemned, upload_segments
-from reef.manifest import LogSpan, Manifest, Settings, Superseded
+from reef.manifest import LogSpan, Manifest, Retired, Settings, Superseded
 from reef.manifest.register import Head
+from reef.manifest.runs import Segments
 from reef.segment import SegmentInfo
 
 
@@ -64,6 +65,8 @@ def rebuild(
         health = examine(tree, deep=True, progress=progress, executor=executor)
     except Unreadable:
         return _from_leftovers(tree, name or tree.store.url.partition("?")[0].rpartition("/")[2])
+    except ListsUnreadable as found:
+        raise found.error from None
     return _from_generation(tree, health, executor)
 
 
@@ -123,7 +126,7 @@ def _from_generation(tree: Tree, health: Health, executor: Executor) -> Rebuilt:
             newest.with_schema(schema),
             # Compactors at work are superseded, as their inputs are.
             compactor_epoch=newest.compactor_epoch + 1,
-            segments=tuple(rows),
+            segments=Segments.of(rows),
             window=tuple(window),
             wal_floor=last + 1,
             last_applied_lsn=last,
@@ -160,12 +163,12 @@ def _from_leftovers(tree: Tree, name: str) -> Rebuilt:
         writer_epoch=leftovers.epoch,
         wal_floor=leftovers.last_lsn + 1,
         last_applied_lsn=leftovers.last_lsn,
-        segments=tuple(rows),
+        segments=Segments.of(rows),
         window=tuple(window),
         # Nothing that was under way before is let in any more.
         orphan_floor=birth + 1,
         # What is damaged is no history that could be read: it is garbage.
-        superseded=tuple(
+        superseded=Retired(
             Superseded(key, birth + 1) for key in leftovers.keys if key not in leftovers.damaged
         ),
         folded=_spans(leftovers, birth + 1),

@@ -25,14 +25,22 @@ Compactors are superseded: they chose what to drop by a list of segments that is
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from reef.errors import ConcurrentPublication, Corruption, ObjectNotFound
 from reef.log import Log, LogHeader
 from reef.log.tail import MissingSlot
-from reef.lsm.repair.health import Health, Progress, Unreadable, examine, needs
+from reef.lsm.repair.health import (
+    Health,
+    ListsUnreadable,
+    Progress,
+    Unreadable,
+    examine,
+    needs,
+)
+from reef.lsm.repair.lists import actions, repair_lists
 from reef.lsm.repair.quarantine import PREFIX as QUARANTINE
 from reef.lsm.repair.quarantine import copy_aside, note_missing, quarantined
 from reef.lsm.repair.restore import Restored, check_log_kept, find_base, restore
@@ -106,6 +114,16 @@ def repair(tree: Tree, *, apply: bool = False, progress: Progress | None = None)
         health = examine(tree, deep=True, left_over=True, progress=progress)
     except Unreadable as found:
         raise found.error from None
+    except ListsUnreadable as found:
+        done = tuple(actions(found.broken))
+        if not apply:
+            # What else may be wrong is seen when the lists can be read.
+            return Repaired(False, found.broken.head.manifest.generation, done, (), (), (), ())
+        lost = repair_lists(tree, found.broken)
+        rest = repair(tree, apply=True, progress=progress)
+        return replace(
+            rest, actions=done + rest.actions, lost_lsns=_merged([*rest.lost_lsns, *lost])
+        )
     if health.log.stop is not None:
         raise Corruption(health.log.stop.key, health.log.stop.meaning)
     plan = _plan(tree, health)

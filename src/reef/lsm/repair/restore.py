@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from reef.data.schema import Schema
-from reef.errors import ConcurrentPublication
+from reef.errors import ConcurrentPublication, Corruption, ObjectNotFound
 from reef.log import LogTail
 from reef.lsm.gathered import Gathered
 from reef.lsm.read.view import runs_of
@@ -53,7 +53,11 @@ def find_base(health: Health) -> Manifest | None:
     for _, manifest in sorted(candidates.items(), reverse=True):
         if manifest.generation > head.generation or manifest.wal_floor > head.wal_floor:
             continue
-        if health.is_sound(needs(manifest)) and _log_is_whole(health, manifest.wal_floor):
+        try:
+            sound = health.is_sound(needs(manifest))
+        except (Corruption, ObjectNotFound):
+            continue  # Its lists were collected, or are damaged.
+        if sound and _log_is_whole(health, manifest.wal_floor):
             return manifest
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reef.log import Log
-from reef.lsm.repair.health import Progress, Unreadable, examine
+from reef.lsm.repair.health import ListsUnreadable, Progress, Unreadable, examine
 from reef.lsm.retention.reachability import reachable_segments
 from reef.lsm.tree import Tree
 from reef.lsm.upkeep.executor import Executor
@@ -48,6 +48,8 @@ def verify(
     except Unreadable as found:
         broken = (*found.problems, Problem("manifest/", 0, str(found.error)))
         return Report(broken, found.generations, found.log_objects, 0, 0, deep)
+    except ListsUnreadable as found:
+        return Report(tuple(found.broken.problems), 0, 0, 0, 0, deep)
     log = health.log
     problems = [*health.damaged_generations.values(), *health.newer_generations.values()]
     problems += health.missing_generations.values()

@@ -31,6 +31,7 @@ from reef.lsm.retention.reachability import is_retained_slot, reachable_segments
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.write.guest import append_as_guest
 from reef.manifest import Manifest
+from reef.manifest.lists import PREFIX as LIST_PREFIX
 from reef.manifest.manifests import PREFIX as MANIFEST_PREFIX
 from reef.segment import SegmentInfo
 from reef.segment.info import PREFIX as SEGMENT_PREFIX
@@ -76,7 +77,7 @@ def _collect(tree: Tree, apply: bool) -> Collected:
             if planned.get(name) != held.generation or plan.lapsed.get(name, held) != held:
                 raise _Pinned
         pins = {name: held for name, held in newest.snapshots.items() if name not in plan.lapsed}
-        superseded = tuple(s for s in newest.superseded if s.generation > plan.forgotten)
+        superseded = newest.superseded.where(lambda gone: gone.generation > plan.forgotten)
         folded = tuple(span for span in newest.folded if span.generation > plan.forgotten)
         floor = max(newest.orphan_floor, plan.orphan_floor)
         edited = msgspec.structs.replace(
@@ -97,7 +98,7 @@ def _collect(tree: Tree, apply: bool) -> Collected:
 
 def _unneeded(tree: Tree, published: Manifest, doomed: Sequence[Doomed]) -> list[Doomed]:
     """Those of the planned objects that neither the manifest just published nor the log names."""
-    if not any(item.key.startswith(SEGMENT_PREFIX) for item in doomed):
+    if not any(item.key.startswith((SEGMENT_PREFIX, LIST_PREFIX)) for item in doomed):
         named: set[str] = set()
     else:
         tree.refresh()
@@ -131,11 +132,11 @@ def _ingested(
 
 
 def list_objects(tree: Tree) -> list[ObjectInfo]:
-    """Everything in the namespace's three folders."""
+    """Everything in the namespace's folders of manifests, log objects, segments and lists."""
     listings = tree.store.concurrently(
         [
             partial(_listed, tree.store, prefix)
-            for prefix in (MANIFEST_PREFIX, LOG_PREFIX, SEGMENT_PREFIX)
+            for prefix in (MANIFEST_PREFIX, LOG_PREFIX, SEGMENT_PREFIX, LIST_PREFIX)
         ]
     )
     return [info for listing in listings for info in listing]

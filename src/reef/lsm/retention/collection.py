@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from reef.log import Log
 from reef.lsm.retention.reachability import oldest_pinned, reachable_segments
 from reef.manifest import MANIFESTS, Manifest, Pin
+from reef.manifest.lists import birth_of_list
 from reef.segment import SegmentInfo
 from reef.segment.info import birth_of
 from reef.store.contract import ObjectInfo
@@ -122,6 +123,8 @@ def _orphans(
     unnamed = []
     for info in objects:
         birth = birth_of(info.key)
+        if birth is None:
+            birth = birth_of_list(info.key)
         if birth is not None and info.key not in named:
             due = info.modified + manifest.settings.grace
             unnamed.append((birth, Doomed(info.key, info.size, "an orphan", due)))

@@ -10,8 +10,10 @@ from reef.segment import SegmentInfo
 
 def reachable_segments(manifest: Manifest, ingests: Iterable[SegmentInfo]) -> set[str]:
     """Keys of the segments that the manifest or an unfolded ingest record names, or that a
-    generation still retained did."""
+    generation still retained did; and of the lists that name them."""
     keys = {info.key for info in (*manifest.segments, *manifest.window, *ingests)}
+    keys |= {info.key for info in manifest.lists}
+    keys |= {retired.list.key for retired in manifest.retired}
     return keys | {gone.key for gone in manifest.superseded}
 
 

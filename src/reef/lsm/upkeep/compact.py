@@ -71,16 +71,14 @@ def compact(
             raise ConcurrentPublication(
                 f"compactor epoch {epoch} was superseded by {newest.compactor_epoch}"
             )
-        if not names <= {info.id for info in newest.segments}:
+        if not newest.segments.holds(plan.inputs):
             raise ConcurrentPublication("the segments being compacted are not live any more")
         check_not_condemned(newest.orphan_floor, outputs)
-        staying = tuple(info for info in newest.segments if info.id not in names)
         return msgspec.structs.replace(
             newest,
-            segments=(*staying, *outputs),
-            superseded=(
-                *newest.superseded,
-                *(Superseded(info.key, newest.generation) for info in plan.inputs),
+            segments=newest.segments.minus(plan.inputs).plus(outputs),
+            superseded=newest.superseded.plus(
+                Superseded(info.key, newest.generation) for info in plan.inputs
             ),
         )
 

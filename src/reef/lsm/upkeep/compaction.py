@@ -9,9 +9,10 @@ keeps the number of runs that a read must look at bounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reef.manifest.runs import SegmentRun, Segments
 from reef.segment import SegmentInfo
 
 FIRST_THRESHOLD = 64 * 1024 * 1024
@@ -25,19 +26,17 @@ class Compaction:
     level: int
 
 
-def runs_by_level(segments: Iterable[SegmentInfo]) -> dict[int, list[list[SegmentInfo]]]:
-    """The segments of each run, by level."""
-    runs: dict[tuple[int, str], list[SegmentInfo]] = {}
-    for info in segments:
-        runs.setdefault((info.level, f"{info.run}@{info.lsn}"), []).append(info)
-    levels: dict[int, list[list[SegmentInfo]]] = {}
-    for (level, _), run in sorted(runs.items()):
-        levels.setdefault(level, []).append(run)
+def runs_by_level(segments: Iterable[SegmentInfo]) -> dict[int, list[SegmentRun]]:
+    """The runs, by level."""
+    levels: dict[int, list[SegmentRun]] = {}
+    runs = Segments.of(segments).runs
+    for run in sorted(runs, key=lambda run: (run.summary.level, run.key)):
+        levels.setdefault(run.summary.level, []).append(run)
     return levels
 
 
 def plan_compaction(
-    segments: Sequence[SegmentInfo],
+    segments: Iterable[SegmentInfo],
     *,
     fan_in: int,
     most_inputs: int,
@@ -48,7 +47,7 @@ def plan_compaction(
         if len(runs) < fan_in:
             continue
         threshold = first_threshold * fan_in**level
-        picked: list[list[SegmentInfo]] = []
+        picked: list[SegmentRun] = []
         size = 0
         for run in sorted(runs, key=_size):
             picked.append(run)
@@ -56,19 +55,19 @@ def plan_compaction(
             if len(picked) >= most_inputs or (len(picked) >= fan_in and size >= threshold):
                 break
         if size >= threshold or len(picked) >= most_inputs:
-            inputs = tuple(info for run in picked for info in run)
+            inputs = tuple(info for run in picked for info in run.segments)
             return Compaction(inputs, level + 1 if size >= threshold else level)
     return None
 
 
-def plan_full_compaction(segments: Sequence[SegmentInfo]) -> Compaction | None:
+def plan_full_compaction(segments: Iterable[SegmentInfo]) -> Compaction | None:
     """Everything into one run; None when it is one already, without tombstones."""
     levels = runs_by_level(segments)
     runs = [run for level in levels.values() for run in level]
-    if not runs or (len(runs) == 1 and not any(info.tombstones for info in runs[0])):
+    if not runs or (len(runs) == 1 and not runs[0].summary.tombstones):
         return None
     return Compaction(tuple(segments), max(max(levels), 1))
 
 
-def _size(run: Sequence[SegmentInfo]) -> int:
-    return sum(info.size for info in run)
+def _size(run: SegmentRun) -> int:
+    return run.summary.size

@@ -23,7 +23,7 @@ from reef.lsm.gathered import Gathered
 from reef.lsm.order import inside
 from reef.lsm.read.merge import merge
 from reef.lsm.read.ranges import WHOLE, Range, split_ranges
-from reef.lsm.read.view import runs_of
+from reef.lsm.read.view import newest_first, runs_of
 from reef.lsm.records import Condemn, Ingest, Record, records_of
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.unfolded import Remembered, Unfolded
@@ -35,6 +35,7 @@ from reef.lsm.write.idempotency import KEYS_SCHEMA, MOST_SEGMENTS, rows_of, trim
 from reef.lsm.write.upload import check_not_condemned, upload_segments
 from reef.manifest import LogSpan, Manifest, Superseded
 from reef.manifest.register import Head
+from reef.manifest.runs import Segments
 from reef.segment import SegmentInfo
 
 _SAMPLES = 16
@@ -216,10 +217,11 @@ def _write(
         return []
     truncated = 0 < unfolded.truncated_at <= last
     ingests = tuple(info for info in unfolded.ingests if info.lsn <= last)
-    below = ingests if truncated else (*manifest.segments, *ingests)
+    below = (Segments() if truncated else manifest.segments).plus(ingests)
+    runs = newest_first(map(tree.readers.run_of, below.runs))
     with overtaken(tree, manifest, ingests):
         return upload_segments(
-            resolved(Gathered(batches), runs_of(below, tree.reader_of), (tombstone_filter(below),)),
+            resolved(Gathered(batches), runs, (tombstone_filter(below),)),
             unfolded.schema,
             store=tree.store,
             environment=tree.environment,
@@ -266,14 +268,13 @@ def _publish(
         schema = newest.parsed_schema().extended(summary.schema.attributes, summary.schema.id_kind)
         return msgspec.structs.replace(
             newest.with_schema(schema),
-            segments=(*(() if truncated else newest.segments), *ingests, *segments),
+            segments=(Segments() if truncated else newest.segments).plus((*ingests, *segments)),
             window=tuple(kept),
             wal_floor=last + 1,
             last_applied_lsn=last,
             orphan_floor=max(newest.orphan_floor, summary.orphan_floor),
-            superseded=(
-                *newest.superseded,
-                *(Superseded(info.key, newest.generation) for info in gone),
+            superseded=newest.superseded.plus(
+                Superseded(info.key, newest.generation) for info in gone
             ),
             folded=(*newest.folded, LogSpan(first, last, newest.generation)),
         )
