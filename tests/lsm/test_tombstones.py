@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reef.data.rows import DELETE, ID, KIND, LSN, UPSERT
-from reef.lsm.read.view import Run
+from reef.lsm.read.view import Readers
 from reef.lsm.upkeep.tombstones import tombstone_filter
-from reef.segment import BlockCache, SegmentInfo, SegmentReader
+from reef.manifest.runs import SegmentRun
+from reef.segment import BlockCache, SegmentInfo
 from reef.store import MemoryStore
 
 Ranges = list[tuple[int, int]]
@@ -20,7 +21,7 @@ ranges = st.lists(st.tuples(numbers, st.integers(0, 5)).map(lambda r: (r[0], r[0
 
 
 def segment(low: int, high: int) -> SegmentInfo:
-    return SegmentInfo("s", 4, "r", 0, 2, 0, low, high, 91, 94, 600, 300, 7)
+    return SegmentInfo(f"s{low}", 4, "r", 0, 2, 0, low, high, 91, 94, 600, 300, 7)
 
 
 @given(ranges, st.dictionaries(numbers, st.sampled_from([UPSERT, DELETE]), min_size=1))
@@ -47,8 +48,9 @@ def test_what_a_run_touches(some: Ranges, first: int, length: int) -> None:
             apart.append((low, high))
     if not apart:
         return
-    store, cache = MemoryStore(), BlockCache(0)
-    run = Run([SegmentReader(store, "s", segment(*each), cache) for each in apart])
+    run = Readers(MemoryStore(), BlockCache(0)).run_of(
+        SegmentRun(tuple(segment(*each) for each in apart))
+    )
     last = first + length
     inside = [each for each in apart if each[0] <= last and first <= each[1]]
     assert run.touches(first, last) == bool(inside)

@@ -268,7 +268,7 @@ BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
     (rebuild_without_the_newest_slot, 50, {"roles": DOCTORS}),
     (move_what_is_held, 50, {"roles": ("writer", "indexer", "historian")}),
     (collect_what_is_pinned, 100, {**LONG, "roles": HISTORIANS}),
-    (delete_what_a_repair_named_again, 50, {**SLOW, "roles": WARD}),
+    (delete_what_a_repair_named_again, 1000, {**SLOW, "roles": WARD}),
     (restore_without_the_log, 200, {**SLOW, "roles": WARD}),
     (pin_without_looking, 200, {**LONG, "roles": HISTORIANS}),
 ]

@@ -18,12 +18,16 @@ def tombstone_filter(older: Iterable[SegmentInfo]) -> Callable[[pa.RecordBatch],
 
     `older` are the segments, outside of what is being rewritten, that may hold older versions.
     """
-    lows, highs = _joined(older)
+    joined: tuple[list[Any], list[Any]] | None = None
 
     def drop(rows: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal joined
         dead = np.flatnonzero(kinds_of(rows) == DELETE)
         if not len(dead):
             return rows
+        # Only now: most of what is written has no tombstones, and there may be many segments.
+        joined = joined or _joined(older)
+        lows, highs = joined
         ids = rows.column(ID).take(pa.array(dead)).to_pylist()
         first, stop = bisect_left(highs, ids[0]), bisect_right(lows, ids[-1])
         hidden = _inside(ids, lows[first:stop], highs[first:stop])
