@@ -269,7 +269,7 @@ BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
     (move_what_is_held, 50, {"roles": ("writer", "indexer", "historian")}),
     (collect_what_is_pinned, 100, {**LONG, "roles": HISTORIANS}),
     (delete_what_a_repair_named_again, 1000, {**SLOW, "roles": WARD}),
-    (restore_without_the_log, 200, {**SLOW, "roles": WARD}),
+    (restore_without_the_log, 2000, {**SLOW, "roles": WARD}),
     (pin_without_looking, 200, {**LONG, "roles": HISTORIANS}),
 ]
 
