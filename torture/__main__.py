@@ -14,8 +14,8 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from torture.crew import CAMPAIGNS, Campaign, Crew, Tally
 from torture.report import closing, line, table, write_json, write_markdown
+from torture.workers import CAMPAIGNS, Campaign, Tally, Workers
 
 LINE_EVERY = 10.0
 _PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
@@ -36,9 +36,9 @@ def torture(
         for campaign in campaigns:
             part = max(1.0, (ends - monotonic()) * campaign.weight / weight)
             weight -= campaign.weight
-            crew = Crew(campaign, jobs, seed, part)
-            tallies.append(crew.tally)
-            _follow(crew, interrupts, console)
+            workers = Workers(campaign, jobs, seed, part)
+            tallies.append(workers.tally)
+            _follow(workers, interrupts, console)
             if interrupts.many:
                 return tallies, False
     return tallies, True
@@ -61,13 +61,13 @@ class _Interrupts:
         self.many += 1
 
 
-def _follow(crew: Crew, interrupts: _Interrupts, console: Console) -> None:
-    """Show how a crew gets on until it is done."""
+def _follow(workers: Workers, interrupts: _Interrupts, console: Console) -> None:
+    """Show how the workers get on until they are done."""
     told = 0
     next_line = monotonic() + LINE_EVERY
     live = Live(console=console, refresh_per_second=4, transient=True)
     with live if console.is_terminal else nullcontext():
-        for tally in crew.work():
+        for tally in workers.work():
             told = _tell_failures(tally, told, console)
             if console.is_terminal:
                 live.update(line(tally))
@@ -75,10 +75,10 @@ def _follow(crew: Crew, interrupts: _Interrupts, console: Console) -> None:
                 next_line = monotonic() + LINE_EVERY
                 console.print(line(tally), markup=False)
             if interrupts.many:
-                crew.stop()
+                workers.stop()
             if interrupts.many > 1:
-                crew.kill()
-    console.print(line(crew.tally), markup=False)
+                workers.kill()
+    console.print(line(workers.tally), markup=False)
 
 
 def _tell_failures(tally: Tally, told: int, console: Console) -> int:

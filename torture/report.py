@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.table import Table
 
-from torture.crew import Tally
+from torture.workers import Tally
 
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 HEADINGS = ("campaign", "what", "how many", "a second")

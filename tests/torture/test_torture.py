@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from torture.executor import CAMPAIGNS, Campaign, Executor, Tally
 
 from torture import report
 from torture.__main__ import finish, main, torture
 from torture.share import Failure
+from torture.workers import CAMPAIGNS, Campaign, Tally, Workers
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,11 +118,11 @@ def test_a_worker_that_dies_is_told_with_what_it_was_at(campaigns: dict[str, Cam
 
 def test_a_finite_campaign_is_gone_through_once(campaigns: dict[str, Campaign]) -> None:
     finite = Campaign("finite", campaigns["finite"].module, 1.0, once="turns")
-    executor = Executor(finite, 1, 0, 0.0)
-    for _ in executor.work():
+    workers = Workers(finite, 1, 0, 0.0)
+    for _ in workers.work():
         pass
-    assert executor.tally.counts["turns"] == 3
-    assert executor.tally.failures == []
+    assert workers.tally.counts["turns"] == 3
+    assert workers.tally.failures == []
 
 
 def test_what_takes_longer_is_taken_from_those_behind(campaigns: dict[str, Campaign]) -> None:
@@ -134,7 +134,7 @@ def test_an_interrupt_ends_with_the_summary_so_far(campaigns: dict[str, Campaign
     program = """
 import sys
 from rich.console import Console
-from torture.executor import Campaign
+from torture.workers import Campaign
 from torture import __main__ as command
 from torture.__main__ import finish, torture
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class _Order:
 
 
 class _Member:
-    """One worker, as the crew sees it."""
+    """One worker, as its leader sees it."""
 
     def __init__(self, order: _Order, stop: Any) -> None:
         self.order = order
@@ -101,7 +101,7 @@ def _again(order: _Order) -> str:
 
 def _work(order: _Order, told: Connection, note: Any, stop: Any) -> None:
     """The worker's whole life."""
-    # An interrupt is for the crew's leader, who asks everybody to come to an end.
+    # An interrupt is for the leader, who asks everybody to come to an end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     progress.keep_in(note)
     counts: Counter[str] = Counter()
@@ -140,7 +140,7 @@ def _work(order: _Order, told: Connection, note: Any, stop: Any) -> None:
     told.close()
 
 
-class Crew:
+class Workers:
     """As many workers as there are jobs, all on one campaign."""
 
     def __init__(self, campaign: Campaign, jobs: int, seed: int, seconds: float) -> None:
