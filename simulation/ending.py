@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import reef
-from reef.log.log import PREFIX as LOG_PREFIX
+from reef.log import WAL
 from reef.manifest.lists import PREFIX as LIST_PREFIX
 from reef.manifest.manifests import MANIFESTS
 from reef.manifest.manifests import PREFIX as MANIFEST_PREFIX
@@ -127,6 +127,6 @@ def _tidy(session: Session, ns: reef.Namespace) -> None:
     if kept:
         raise Violation(f"segments that nothing needs stay for ever: {kept}")
     manifests = [key for key in bucket.keys if key.startswith(prefix + MANIFEST_PREFIX)]
-    slots = [key for key in bucket.keys if key.startswith(prefix + LOG_PREFIX)]
+    slots = [key for key in bucket.keys if key.startswith(prefix + WAL.prefix)]
     if len(manifests) > _MOST_MANIFESTS or len(slots) > _MOST_SLOTS:
         raise Violation(f"{manifests} and {slots} stay for ever")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.records import Ingest
 from reef.manifest import MANIFESTS, Manifest
 from reef.manifest.manifests import whole_manifest
@@ -143,7 +143,7 @@ class TreeObserver:
 
     def created(self, name: str, data: bytes, attempt: object) -> None:
         """An object appeared."""
-        if (lsn := Log.lsn_of(name)) is not None:
+        if (lsn := WAL.lsn_of(name)) is not None:
             self._appended(name, lsn, data, attempt)
         elif (generation := MANIFESTS.generation_of(name)) is not None:
             self._published(name, generation, data)
@@ -210,7 +210,7 @@ class TreeObserver:
                 return
         if name in self.damaged or not self.roots.newest:
             return
-        lsn = Log.lsn_of(name)
+        lsn = WAL.lsn_of(name)
         number = MANIFESTS.generation_of(name)
         newest = self.roots.newest
         head = self.roots.head

@@ -14,6 +14,7 @@ FLOORS = [
     {"errors", "environment"},
     {"store", "data"},
     {"log", "manifest", "segment"},
+    {"commit"},
     {"lsm"},
     {"documents", "keyvalue", "volumes", "cluster"},
     {"cli", "server", "spark", "sqlite"},
@@ -74,6 +75,9 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 def test_the_order_is_what_the_design_says() -> None:
     assert may_import("cli", "documents")
     assert may_import("lsm", "store")
+    assert may_import("lsm", "commit")
+    assert may_import("commit", "manifest")
+    assert not may_import("commit", "lsm")
     assert may_import("manifest", "segment")
     assert not may_import("segment", "manifest")
     assert not may_import("spark", "cli")

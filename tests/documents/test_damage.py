@@ -11,7 +11,7 @@ from crc32c import crc32c
 import reef
 from reef import Corruption, UnsupportedFormat
 from reef.documents import Database, Namespace
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.repair.repair import repair
 from reef.lsm.repair.verify import verify
 from reef.manifest import MANIFESTS
@@ -32,7 +32,7 @@ def flip(store: Store, key: str, offset: int = -1) -> None:
 
 
 def log_key(lsn: int) -> str:
-    return PREFIX + Log.key(lsn)
+    return PREFIX + WAL.key(lsn)
 
 
 def manifest_key(generation: int) -> str:

@@ -127,7 +127,7 @@ def test_one_key_within_one_group(clock: Clock, bucket: MemoryStore) -> None:
         # While the leader's PUT is under way the others queue up behind it.
         for thread in threads:
             thread.start()
-        while len(ns._writer._queue) < len(threads):  # type: ignore[union-attr]
+        while ns._writer.waiting <= len(threads):  # type: ignore[union-attr]
             pass
 
     faulty.pause_before(request("create", "wal/"), arrive)

@@ -8,10 +8,16 @@ from threading import Thread
 import pytest
 
 from reef.environment import Environment
-from reef.errors import CommitUncertain, Corruption, ObjectNotFound
-from reef.log import Log, LogHeader, LogTail
+from reef.errors import (
+    AccessDenied,
+    CommitUncertain,
+    Corruption,
+    InvalidInput,
+    ObjectNotFound,
+)
+from reef.log import WAL, BatchHeader, Log, LogHeader, LogTail
 from reef.log.tail import MissingSlot
-from reef.store import MemoryStore, Store
+from reef.store import CountingStore, MemoryStore, Store
 from support.faults import Clock, FaultyStore, request
 
 
@@ -29,14 +35,7 @@ def fill(log: Log, *slots: int) -> None:
 
 
 def damage(store: Store, lsn: int) -> None:
-    store.put(Log.key(lsn), bytes(store.get(Log.key(lsn)).data)[:-1])
-
-
-def test_keys() -> None:
-    assert Log.key(7) == "wal/00000000000000000007.wal"
-    assert Log.lsn_of(Log.key(2**63)) == 2**63
-    for strange in ("wal/7.wal", "wal/x.wal", "wal/0000000000000000000x.wal", "other", "wal/"):
-        assert Log.lsn_of(strange) is None
+    store.put(WAL.key(lsn), bytes(store.get(WAL.key(lsn)).data)[:-1])
 
 
 def test_one_winner_a_slot(store: Store) -> None:
@@ -94,7 +93,7 @@ def test_a_slot_that_holds_anothers_entry() -> None:
     store = MemoryStore()
     log = log_of(store)
     fill(log, 1)
-    store.put(Log.key(2), store.get(Log.key(1)).data)
+    store.put(WAL.key(2), store.get(WAL.key(1)).data)
     with pytest.raises(Corruption, match="slot 1"):
         log.read(2)
 
@@ -126,7 +125,7 @@ def test_a_damaged_end_is_left_out(last: int, caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.ERROR, "reef"):
         assert [entry.lsn for entry in tail] == list(range(1, last))
     assert (tail.next_lsn, tail.discarded) == (last + 1, [last])
-    assert Log.key(last) in caplog.text
+    assert WAL.key(last) in caplog.text
 
 
 def test_a_damaged_middle_is_corruption() -> None:
@@ -134,7 +133,7 @@ def test_a_damaged_middle_is_corruption() -> None:
     log = log_of(store)
     fill(log, 1, 2, 3)
     damage(store, 2)
-    with pytest.raises(Corruption, match=Log.key(2)):
+    with pytest.raises(Corruption, match=WAL.key(2)):
         list(LogTail(log, 1))
 
 
@@ -144,7 +143,7 @@ def test_two_damaged_at_the_end_are_corruption() -> None:
     fill(log, 1, 2, 3)
     damage(store, 2)
     damage(store, 3)
-    with pytest.raises(Corruption, match=Log.key(2)):
+    with pytest.raises(Corruption, match=WAL.key(2)):
         list(LogTail(log, 1))
 
 
@@ -163,7 +162,7 @@ def test_a_gap_is_a_missing_slot() -> None:
     store = MemoryStore()
     log = log_of(store)
     fill(log, 1, 2, 3)
-    store.delete(Log.key(2))
+    store.delete(WAL.key(2))
     with pytest.raises(MissingSlot) as caught:
         list(LogTail(log, 1))
     assert caught.value.lsn == 2
@@ -175,9 +174,50 @@ def test_a_listing_that_misses_a_slot_that_is_there() -> None:
     class Racy(MemoryStore):
         def list(self, prefix: str, *, start_after: str = ""):  # type: ignore[no-untyped-def]
             for info in super().list(prefix, start_after=start_after):
-                if info.key != Log.key(2):
+                if info.key != WAL.key(2):
                     yield info
 
     log = log_of(Racy())
     fill(log, 1, 2, 3)
     assert [entry.lsn for entry in LogTail(log, 1)] == [1, 2, 3]
+
+
+def refuse_for_good() -> None:
+    raise AccessDenied("this is not for you")
+
+
+def test_a_refusal_for_good_is_passed_on_at_once() -> None:
+    counting = CountingStore(MemoryStore())
+    faulty = FaultyStore(counting)
+    faulty.pause_before(request("create"), refuse_for_good)
+    with pytest.raises(AccessDenied):
+        log_of(faulty, Clock()).append(header(1), [])
+    assert counting.counts().requests == 0
+
+
+@pytest.mark.parametrize("kind", ["create", "get"])
+def test_a_refusal_after_a_request_that_may_have_happened_leaves_it_uncertain(kind: str) -> None:
+    faulty = FaultyStore(MemoryStore())
+    faulty.lose_answer(request("create"))
+    if kind == "create":
+        faulty.refuse(request("get"))
+    faulty.pause_before(request(kind), refuse_for_good, nth=2 if kind == "create" else 1)
+    with pytest.raises(CommitUncertain, match="not for you"):
+        log_of(faulty, Clock()).append(header(1), [])
+    assert log_of(faulty).read(1).header.nonce == "n"
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800", {1: 2, None: 3}])
+def test_what_cannot_be_encoded_is_not_sent(value: object) -> None:
+    counting = CountingStore(MemoryStore())
+    batch = BatchHeader(1, condition={"values": value})
+    with pytest.raises(InvalidInput):
+        log_of(counting).append(header(1, batches=(batch,)), [])
+    assert counting.counts().requests == 0
+
+
+def test_an_answer_that_was_damaged_on_its_way_is_read_again() -> None:
+    faulty = FaultyStore(MemoryStore())
+    faulty.lose_answer(request("create"))
+    faulty.damage(request("get"))
+    assert log_of(faulty, Clock()).append(header(1), []) is None

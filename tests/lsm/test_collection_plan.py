@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.retention.collection import Collection, plan_collection
 from reef.lsm.retention.reachability import first_retained_slot
 from reef.manifest import MANIFESTS, LogSpan, Manifest, Settings, Superseded
@@ -46,7 +46,7 @@ class Case:
     grace: float = 50
 
 
-M, L = MANIFESTS.key, Log.key
+M, L = MANIFESTS.key, WAL.key
 
 CASES: dict[str, Case] = {
     "an empty bucket": Case({}, forgotten=0),

@@ -8,7 +8,7 @@ import pytest
 
 import reef
 from lsm.damaging import NAME, PLACE, contents, damage, database, tree_of
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.repair.repair import repair
 from reef.manifest import MANIFESTS
 from reef.store import MemoryStore
@@ -39,7 +39,7 @@ def test_the_state_after_a_slot_that_was_given_up() -> None:
     store = MemoryStore()
     namespace = database(store).namespace(NAME, maintain=False)
     receipts = [namespace.write(upserts=[{"id": f"d{n}", "n": n}]) for n in range(4)]
-    damage(store, PLACE + Log.key(receipts[1].lsn), "flip")
+    damage(store, PLACE + WAL.key(receipts[1].lsn), "flip")
     repair(tree_of(store), apply=True)
     reader = database(store).namespace(NAME, "r")
     past = reader.at(lsn=receipts[1].lsn)

@@ -25,7 +25,7 @@ from lsm.damaging import (
     tree_of,
 )
 from reef.errors import ConcurrentPublication, Corruption, NamespaceNotFound
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.repair.health import needs
 from reef.lsm.repair.rebuild import rebuild
 from reef.lsm.repair.verify import verify
@@ -113,7 +113,7 @@ def test_around_a_damaged_segment(original: tuple[dict[str, bytes], Documents], 
 def test_a_damaged_log_is_for_repair(original: tuple[dict[str, bytes], Documents]) -> None:
     content, _ = original
     store = copied(content)
-    damage(store, PLACE + Log.key(7), "flip")
+    damage(store, PLACE + WAL.key(7), "flip")
     before = objects(store)
     with pytest.raises(Corruption, match="repair"):
         rebuild(tree_of(store))

@@ -23,7 +23,7 @@ from lsm.damaging import (
 from reef.data.convert import convert_rows
 from reef.data.rows import UPSERT, with_lsn
 from reef.data.schema import Schema
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.repair.repair import repair
 from reef.lsm.repair.salvage import survey
 from reef.lsm.repair.verify import verify
@@ -61,7 +61,7 @@ def test_a_filled_slot_does_not_fence_what_was_written_behind_it() -> None:
     # The slots behind the lost one are of a lower epoch than the log ends with.
     with writer(store) as ns:
         ns.write(upserts=[{"id": "c", "n": 1}])
-    damage(store, PLACE + Log.key(lost), "remove")
+    damage(store, PLACE + WAL.key(lost), "remove")
     assert repair(tree_of(store), apply=True).lost_lsns == ((lost, lost),)
     assert set(contents(store)) == {"b", "c"}
     check_sound(store)

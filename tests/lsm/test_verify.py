@@ -22,7 +22,7 @@ from lsm.damaging import (
     objects,
     tree_of,
 )
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.repair.repair import repair
 from reef.lsm.repair.verify import Report, verify
 from reef.manifest import MANIFESTS
@@ -69,11 +69,11 @@ def test_a_sound_namespace(content: dict[str, bytes]) -> None:
         (MANIFESTS.key(7), "remove", "only the hint"),
         (MANIFESTS.key(3), "cut", "not a manifest"),
         ("hint.json", "flip", "checksum"),
-        (Log.key(2), "flip", "checksum"),
-        (Log.key(2), "remove", "missing"),
-        (Log.key(7), "cut", ""),
-        (Log.key(7), "remove", "missing"),
-        (Log.key(9), "flip", "never committed"),
+        (WAL.key(2), "flip", "checksum"),
+        (WAL.key(2), "remove", "missing"),
+        (WAL.key(7), "cut", ""),
+        (WAL.key(7), "remove", "missing"),
+        (WAL.key(9), "flip", "never committed"),
     ],
 )
 def test_what_is_damaged_is_named(
@@ -106,7 +106,7 @@ def test_a_block_is_only_looked_at_deeply(content: dict[str, bytes]) -> None:
 
 
 def test_several_problems_at_once(content: dict[str, bytes]) -> None:
-    changes = [(MANIFESTS.key(7), "cut"), ("hint.json", "cut"), (Log.key(6), "cut")]
+    changes = [(MANIFESTS.key(7), "cut"), ("hint.json", "cut"), (WAL.key(6), "cut")]
     report = damaged(content, *changes)
     assert {problem.key for problem in report.problems} == {key for key, _ in changes}
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from threading import Thread
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,7 +15,7 @@ from reef.data.rows import DELETE, ID, KIND, PATCH, UPSERT
 from reef.documents import Namespace
 from reef.documents.batches import make_batch
 from reef.lsm.records import Condemn, Ingest, decode_record, records_of
-from reef.lsm.write.writer import _Ticket
+from reef.lsm.write.batch import EQUAL, Condition
 from reef.store import MemoryStore
 from support.faults import FaultyStore, request
 
@@ -86,59 +90,38 @@ def test_condemn_records_are_read(ns: Namespace) -> None:
     assert decode_record(memoryview(b'\x03{"orphan_floor":7}')) == Condemn(7)
 
 
-def test_an_interrupted_commit_is_uncertain_for_all_that_waited(
+def test_an_interrupted_commit_is_uncertain_for_all_that_it_carried(
     memory_store: MemoryStore,
 ) -> None:
     faulty = FaultyStore(memory_store)
     ns = reef.connect(faulty).namespace("n", maintain=False)
-    ns.write(upserts=[{"id": "a"}])
-    writer = ns._writer
-    assert writer is not None
+    outcomes: list[object] = []
+
+    def follow() -> None:
+        try:
+            outcomes.append(ns.write(upserts=[{"id": "b"}]))
+        except BaseException as error:
+            outcomes.append(error)
+
+    followers = [Thread(target=follow) for _ in range(3)]
+
+    def arrive() -> None:
+        for number, follower in enumerate(followers):
+            follower.start()
+            while ns._writer.waiting < number + 2:  # type: ignore[union-attr]
+                pass
 
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    follower = _Ticket(make_batch(ns.schema, ns._tree.options, upserts=[{"id": "b"}]))
-    writer._queue.append(follower)
-    faulty.pause_before(request("create", "wal/"), interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        ns.write(upserts=[{"id": "c"}])
-    assert isinstance(follower.error, reef.CommitUncertain)
-    assert follower.wake.acquire(blocking=False)
-    assert ns.write(upserts=[{"id": "d"}]).upserted == 1
-
-
-def test_a_waiting_thread_that_is_interrupted_does_not_keep_the_lead(
-    memory_store: MemoryStore,
-) -> None:
-    ns = reef.connect(memory_store).namespace("n", maintain=False)
+    faulty.pause_before(request("create", "wal/"), arrive)
+    faulty.pause_before(request("create", "wal/"), interrupt, nth=2)
     ns.write(upserts=[{"id": "a"}])
-    writer = ns._writer
-    assert writer is not None
-    batch = make_batch(ns.schema, ns._tree.options, upserts=[{"id": "b"}])
-
-    class Interrupted:
-        """A lock whose holder is interrupted; named to lead at that very moment, or not."""
-
-        def __init__(self, named: bool) -> None:
-            self.named = named
-
-        def acquire(self, blocking: bool = True) -> bool:
-            if blocking:
-                raise KeyboardInterrupt
-            return self.named
-
-    for named in (False, True):
-        ticket = _Ticket(batch)
-        ticket.wake = Interrupted(named)  # type: ignore[assignment]
-        writer._queue.append(ticket)
-        writer._leading = named
-        with pytest.raises(KeyboardInterrupt):
-            writer._wait_for_turn(ticket)
-        assert not writer._queue
-        assert not writer._leading
-        assert ns.write(upserts=[{"id": "c"}]).upserted == 1
-    assert ns.get("b") is None
+    for follower in followers:
+        follower.join()
+    kinds = sorted(type(outcome).__name__ for outcome in outcomes)
+    assert kinds == ["CommitUncertain", "CommitUncertain", "KeyboardInterrupt"]
+    assert ns.write(upserts=[{"id": "d"}]).upserted == 1
 
 
 def test_a_failed_commit_leaves_the_writer_usable(memory_store: MemoryStore) -> None:
@@ -149,3 +132,48 @@ def test_a_failed_commit_leaves_the_writer_usable(memory_store: MemoryStore) -> 
             ns.write(upserts=[{"id": "a", "fresh": 1}], condition=reef.if_absent())
     assert "fresh" not in ns.schema.attributes
     assert ns.write(upserts=[{"id": "b", "fresh": "text"}]).lsn == 3
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800", np.float64(1), np.str_("a"), 1j])
+def test_a_batch_that_cannot_be_encoded_fails_alone(
+    memory_store: MemoryStore, value: object
+) -> None:
+    faulty = FaultyStore(memory_store)
+    ns = reef.connect(faulty).namespace("n", maintain=False)
+    writer, options = ns._writer, ns._tree.options
+    assert writer is not None
+    told: dict[str, object] = {}
+
+    def write(id: str) -> None:
+        batch = make_batch(ns.schema, options, upserts=[{"id": id}])
+        if id == "bad":
+            condition = Condition(EQUAL, {"r": value})
+            # With a key it is written though the condition holds for nothing of it.
+            batch = replace(batch, condition=condition, skip_rejected=True, key="k")
+        try:
+            told[id] = writer.commit(batch)
+        except Exception as error:
+            told[id] = error
+
+    ids = ("a", "bad", "b")
+    threads = [Thread(target=write, args=(id,)) for id in ids]
+
+    def arrive() -> None:
+        for number, thread in enumerate(threads):
+            thread.start()
+            while writer.waiting < number + 2:
+                pass
+
+    faulty.pause_before(request("create", "wal/"), arrive)
+    ns.write(upserts=[{"id": "first", "r": 1.0}])
+    for thread in threads:
+        thread.join()
+    assert isinstance(told["bad"], reef.InvalidInput), told
+    assert isinstance(told["a"], reef.Receipt)
+    assert isinstance(told["b"], reef.Receipt)
+    before = len(faulty.requests)
+    write("bad")
+    assert isinstance(told["bad"], reef.InvalidInput), told
+    assert len(faulty.requests) == before
+    assert ns.write(upserts=[{"id": "c"}]).upserted == 1
+    assert reef.connect(memory_store).namespace("n", "r").count() == 4

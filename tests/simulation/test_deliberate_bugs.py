@@ -68,14 +68,14 @@ def take_a_lost_answer_for_a_fence(patch: Patch) -> None:
 
 
 def keep_the_decision_after_a_guest(patch: Patch) -> None:
-    honest = Writer._commit_admitted
+    honest = Writer._commit
 
     def commit(self: Writer, group: Any) -> bool:
         while not honest(self, group):
             pass
         return True
 
-    patch.setattr(Writer, "_commit_admitted", commit)
+    patch.setattr(Writer, "_commit", commit)
 
 
 def collect_orphans_by_age_alone(patch: Patch) -> None:
@@ -88,7 +88,7 @@ def collect_orphans_by_age_alone(patch: Patch) -> None:
 
 
 def acknowledge_from_a_collected_slot(patch: Patch) -> None:
-    patch.setattr(Writer, "_slept", lambda self: False)
+    patch.setattr(Tree, "slept", lambda self: False)
 
 
 def drop_the_newest_in_a_fold(patch: Patch) -> None:
@@ -109,8 +109,8 @@ def forget_the_window_at_a_restart(patch: Patch) -> None:
     recall = reef.lsm.write.writer.recall
     replay = Tree._replay
 
-    def forgetful(self: Tree, unfolded: Any) -> None:
-        replay(self, unfolded)
+    def forgetful(self: Tree, unfolded: Any, skips: Any) -> None:
+        replay(self, unfolded, skips)
         unfolded.keys = {}
 
     patch.setattr(Tree, "_replay", forgetful)

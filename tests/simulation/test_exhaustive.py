@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import reef.lsm.retention.collect
-from reef.log import LogEntry
+from reef.log import Log, LogEntry
 from reef.lsm.tree import Tree
-from reef.lsm.write.writer import Writer
 from reef.manifest import Manifest
 from simulation.exhaustive import search as searching
 from simulation.exhaustive.scenarios import SCENARIOS
@@ -40,19 +39,35 @@ def test_one_fault_anywhere(name: str) -> None:
     assert found.complete
 
 
+TRANSIT = ["takeover-fold", "takeover-load", "takeover-reader", "writer-takeover"]
+
+
+@pytest.mark.parametrize("name", TRANSIT)
+def test_one_answer_damaged_on_its_way(name: str) -> None:
+    found = search(SCENARIOS[name], Bounds(0, 0, 1), faults=("damaged",))
+    assert found.failures == []
+    assert found.complete
+
+
+@pytest.mark.parametrize("name", TRANSIT)
+def test_believing_damage_at_once_is_found(name: str, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Log, "read", lambda self, lsn: self.home(lsn)._look(lsn))
+    assert search(SCENARIOS[name], Bounds(0, 0, 1), faults=("damaged",)).failures
+
+
 def blind_to_an_empty_overwrite(patch: Patch) -> None:
-    def apply(self: Tree, entry: LogEntry, records: Any = None) -> None:
+    def take(self: Tree, entry: LogEntry, records: Any = None) -> None:
         unfolded = self.view.unfolded
         before = unfolded.ingests
         unfolded.apply(entry, records)
         if unfolded.ingests is not before:
             self.install(self.head, unfolded)
 
-    patch.setattr(Tree, "apply", apply)
+    patch.setattr(Tree, "take", take)
 
 
 def acknowledge_from_a_collected_slot(patch: Patch) -> None:
-    patch.setattr(Writer, "_slept", lambda self: False)
+    patch.setattr(Tree, "slept", lambda self: False)
 
 
 def collect_orphans_by_age_alone(patch: Patch) -> None:

@@ -22,7 +22,7 @@ from reef.data.schema import Schema
 from reef.data.types import parse_type
 from reef.documents.changes import Change
 from reef.errors import Corruption, InvalidInput, PastRetention, SchemaConflict
-from reef.log.log import Log
+from reef.log.naming import WAL
 from reef.lsm.records import Ingest
 from reef.segment import SegmentInfo
 from reef.spark.failures import spark_errors
@@ -308,7 +308,7 @@ def test_of_a_larger_slot_only_the_front_is_looked_at(place: Place) -> None:
     with place.open() as namespace:
         many = [{"id": f"{n:03d}", "text": f"{n:0100d}"} for n in range(300)]
         receipt = namespace.write(upserts=many, deletes=["gone"])
-        size = place.database.store.head(f"namespaces/{place.name}/{Log.key(receipt.lsn)}").size
+        size = place.database.store.head(f"namespaces/{place.name}/{WAL.key(receipt.lsn)}").size
         assert size > 32 * 1024
         tree = place.stream()._open()
         counted = _Counted(tree.store)
@@ -316,7 +316,7 @@ def test_of_a_larger_slot_only_the_front_is_looked_at(place: Place) -> None:
         (slot,) = slots_between(tree, receipt.lsn, receipt.lsn)
         assert counted.names == ["list", "get_range"]
         assert (slot.rows, slot.changes, slot.nbytes, slot.ingest) == (301, 1, size, None)
-        place.damage(Log.key(receipt.lsn), 40)
+        place.damage(WAL.key(receipt.lsn), 40)
         assert not next(iter(slots_between(tree, receipt.lsn, receipt.lsn))).is_known
 
 
@@ -490,7 +490,7 @@ def test_slots_that_were_given_up_are_passed_over(place: Place) -> None:
     with place.open() as namespace:
         namespace.write(upserts=[{"id": "a"}])
         lost = namespace.write(upserts=[{"id": "lost"}])
-    place.damage(Log.key(lost.lsn))
+    place.damage(WAL.key(lost.lsn))
     reader = place.stream()
     assert reader.latestOffset({"lsn": 0}, ALL) == {"lsn": lost.lsn - 1}
     with place.open() as namespace:
@@ -505,7 +505,7 @@ def test_damage_in_the_middle_is_an_error(place: Place) -> None:
     with place.open() as namespace:
         lost = namespace.write(upserts=[{"id": "lost"}])
         namespace.write(upserts=[{"id": "b"}])
-        place.damage(Log.key(lost.lsn))
+        place.damage(WAL.key(lost.lsn))
         with pytest.raises(Corruption):
             read_all(place.stream())
 
@@ -516,7 +516,7 @@ def test_an_end_of_the_log_that_is_lost_is_an_error(place: Place) -> None:
         lost = namespace.write(upserts=[{"id": "lost"}])
         reader = place.stream()
         planned = reader.partitions({"lsn": 0}, {"lsn": lost.lsn})
-        place.delete_object(Log.key(lost.lsn))
+        place.delete_object(WAL.key(lost.lsn))
         with pytest.raises(PastRetention):
             rows_of(reader, planned)
 

@@ -41,6 +41,7 @@ class _Fault:
     before: Callable[[], None] = lambda: None
     after: Callable[[], None] = lambda: None
     twice: bool = False
+    damaging: bool = False
     seen: int = 0
 
     def meets(self, kind: str, key: str) -> bool:
@@ -108,6 +109,10 @@ class FaultyStore(Store):
         """Let others run after the request, before its answer is seen."""
         self._plant(match, nth, after=hook)
 
+    def damage(self, match: Match, nth: int = 1, times: int = 1) -> None:
+        """Flip a bit of what is read, on its way here."""
+        self._plant(match, nth, times, damaging=True)
+
     def _plant(
         self,
         match: Match,
@@ -116,8 +121,9 @@ class FaultyStore(Store):
         before: Callable[[], None] = lambda: None,
         after: Callable[[], None] = lambda: None,
         twice: bool = False,
+        damaging: bool = False,
     ) -> None:
-        self._state.faults.append(_Fault(match, nth, times, before, after, twice))
+        self._state.faults.append(_Fault(match, nth, times, before, after, twice, damaging))
 
     def _die(self) -> None:
         self._state.dead = True
@@ -138,6 +144,8 @@ class FaultyStore(Store):
             result = call()
         for fault in struck:
             fault.after()
+            if fault.damaging and isinstance(result, Blob):
+                return Blob(_damaged(result.data), result.version)  # type: ignore[return-value]
         return result
 
     @property
@@ -190,6 +198,12 @@ class FaultyStore(Store):
 
     def close(self) -> None:
         self.inner.close()
+
+
+def _damaged(data: memoryview) -> memoryview:
+    changed = bytearray(data)
+    changed[len(changed) // 2] ^= 1
+    return memoryview(changed)
 
 
 def _unavailable() -> None:

@@ -26,7 +26,7 @@ from crc32c import crc32c
 
 import reef.lsm.repair.health
 from reef.errors import Corruption, ObjectNotFound
-from reef.log import Log
+from reef.log import WAL
 from reef.log.codec import decode
 from reef.lsm.repair.repair import Repaired, repair
 from reef.lsm.repair.verify import verify
@@ -71,7 +71,7 @@ class Bench:
         self._log_skips = {
             lsn
             for key, data in self.content.items()
-            if kind_of(key) == "wal" and (lsn := Log.lsn_of(key)) and _entry(key, data) is None
+            if kind_of(key) == "wal" and (lsn := WAL.lsn_of(key)) and _entry(key, data) is None
         }
         listed = [gone.generation for gone in manifest.superseded]
         listed += [span.generation for span in manifest.folded]
@@ -117,7 +117,7 @@ class Bench:
         """
         if key == "clock" or key.startswith(QUARANTINE) or key in self._orphans:
             return True
-        lsn = Log.lsn_of(key)
+        lsn = WAL.lsn_of(key)
         generation = MANIFESTS.generation_of(key)
         if lsn is not None:
             gone = injury.kind == "remove" and lsn == self.specimen.last
@@ -155,7 +155,7 @@ class Bench:
         answers = self.questions.ask(store, self._clock(), asked)
         last = self.specimen.last
         worlds: list[tuple[int, ...]] = [()]
-        if Log.key(last) in injury.keys:
+        if WAL.key(last) in injury.keys:
             worlds.append((last,))
         read = compare(self.questions, answers, worlds)
         broken += [f"reading: {wrong}" for wrong in read.wrong]
@@ -233,7 +233,7 @@ class Bench:
             broken.append(f"a second repair does something: {again.actions}")
 
         last = self.specimen.last
-        slots = {lsn for key in injury.keys if (lsn := Log.lsn_of(key)) is not None}
+        slots = {lsn for key in injury.keys if (lsn := WAL.lsn_of(key)) is not None}
         # What was folded is not lost with its slot.
         slots = {lsn for lsn in slots if lsn > self.specimen.folded[self.head]}
         lost = {lsn for lsn in slots if _holds(promise.lost_lsns, lsn)}
@@ -368,7 +368,7 @@ def _fingerprint(store: Copy) -> frozenset[tuple[str, object]]:
         mark: object = found.data
         if key.startswith(PLACE + QUARANTINE):
             mark = None
-        elif Log.lsn_of(key.removeprefix(PLACE)) is not None:
+        elif WAL.lsn_of(key.removeprefix(PLACE)) is not None:
             mark = _log_mark(key, found.data)
         marks.append((key, mark))
     return frozenset(marks)

@@ -22,7 +22,7 @@ from reef.data.convert import convert_rows
 from reef.data.rows import UPSERT, with_lsn
 from reef.documents import Database, Namespace
 from reef.environment import Environment
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.records import Condemn, encode_condemn
 from reef.lsm.repair.repair import repair
 from reef.lsm.write.guest import append_as_guest
@@ -220,7 +220,7 @@ class _Maker:
     def give_up(self, lsn: int) -> None:
         """Let a log object be damaged and a repair give it up; then write on."""
         self.namespace.close()
-        store, key = self.specimen.store, PLACE + Log.key(lsn)
+        store, key = self.specimen.store, PLACE + WAL.key(lsn)
         store.put(key, bytes(store.get(key).data)[:-9])
         self.clock.advance(1)
         assert repair(self.database._tree(NAME), apply=True).lost_lsns == ((lsn, lsn),)

@@ -17,6 +17,7 @@ from reef.environment import SYSTEM
 from reef.errors import Corruption
 from reef.log.codec import LogEntry
 from reef.log.log import Log
+from reef.log.naming import WAL
 from reef.lsm.read.merge import merge
 from reef.lsm.records import records_of
 from reef.lsm.unfolded import Unfolded
@@ -29,7 +30,7 @@ from reef.store import MemoryStore
 from torture.fuzz import seeds
 from torture.fuzz.sealing import Anatomy, described, sealed_block
 
-_KEY = Log.key(seeds.LSN)
+_KEY = WAL.key(seeds.LSN)
 
 
 class _OneObject(MemoryStore):

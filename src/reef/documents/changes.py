@@ -70,7 +70,8 @@ def entries_between(tree: Tree, after: int, through: int | None = None) -> Itera
     manifest = head.manifest
     if after + 1 < first_retained_slot(manifest):
         raise _collected(after)
-    tail = LogTail(tree.log, after + 1, through)
+    # What a feed has told it cannot take back, be it given up later.
+    tail = LogTail(tree.log, after + 1, through, takes_back=False)
     try:
         for entry in tail:
             confirmed = tree.confirmed(head, entry.lsn)

@@ -6,7 +6,21 @@ The invariant: a slot is won once, by one writer, and an append that returns has
 """
 
 from reef.log.codec import BatchHeader, LogEntry, LogHeader, decode, encode
-from reef.log.log import Log
+from reef.log.log import Lineage, Log
+from reef.log.naming import WAL, Bucketed, Flat, Naming
 from reef.log.tail import LogTail
 
-__all__ = ["BatchHeader", "Log", "LogEntry", "LogHeader", "LogTail", "decode", "encode"]
+__all__ = [
+    "WAL",
+    "BatchHeader",
+    "Bucketed",
+    "Flat",
+    "Lineage",
+    "Log",
+    "LogEntry",
+    "LogHeader",
+    "LogTail",
+    "Naming",
+    "decode",
+    "encode",
+]

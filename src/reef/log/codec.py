@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from crc32c import crc32c
 
-from reef.errors import Corruption, UnsupportedFormat
+from reef.errors import Corruption, InvalidInput, UnsupportedFormat
 from reef.store.contract import Buffer, size_of
 
 MAGIC = b"RFWAL1\0\0"
@@ -80,12 +80,16 @@ _encode_header = msgspec.json.Encoder().encode
 _decode_header = msgspec.json.Decoder(LogHeader).decode
 # The latter two for text that is no Unicode, or nests too deep.
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+_UNWRITABLE = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 def encode(header: LogHeader, records: Sequence[Sequence[Buffer]]) -> list[Buffer]:
     """The object's bytes in parts; each record is given in parts too, none of them copied unless
-    all of it is small."""
-    head = _encode_header(header)
+    all of it is small. `InvalidInput` if the header holds what JSON cannot say."""
+    try:
+        head = _encode_header(header)
+    except _UNWRITABLE as error:
+        raise InvalidInput(f"it cannot be written into the log ({error})") from None
     parts: list[Buffer] = [
         _PREAMBLE.pack(MAGIC, VERSION) + _FRAME.pack(len(head), crc32c(head)) + head
     ]

@@ -25,7 +25,7 @@ from reef.data.schema import ID_TYPES
 from reef.data.types import type_of_arrow
 from reef.errors import Corruption
 from reef.log.codec import LogEntry
-from reef.log.log import Log
+from reef.log.naming import WAL
 from reef.segment.info import SegmentInfo
 from reef.store.contract import Buffer
 
@@ -181,4 +181,4 @@ def records_of(entry: LogEntry) -> list[Record]:
     try:
         return [decode_record(record) for record in entry.records]
     except _UNREADABLE as error:
-        raise Corruption(Log.key(entry.lsn), f"a record cannot be read ({error})") from None
+        raise Corruption(WAL.key(entry.lsn), f"a record cannot be read ({error})") from None

@@ -1,34 +1,29 @@
-"""A tree as one process sees it: the newest manifest it knows, and the unfolded log above it.
-
-Recovery (and every refresh) is one way: take the newest manifest, replay the log from its floor.
-"""
+"""A tree as one process sees it: the newest manifest it knows, and the unfolded log above it."""
 
 from __future__ import annotations
 
-from threading import RLock
+from collections.abc import Callable
+from typing import Any
 
+from reef.commit import Follower
 from reef.environment import Environment
 from reef.log import Log, LogEntry, LogTail
-from reef.log.tail import MissingSlot
+from reef.log.tail import heeding_skips
 from reef.lsm.options import Options
 from reef.lsm.read.view import Readers, View
-from reef.lsm.records import Record
-from reef.lsm.retention.reachability import first_retained_slot
+from reef.lsm.retention.reachability import first_retained_slot, is_retained_slot
 from reef.lsm.unfolded import Unfolded
-from reef.manifest import Manifest, manifest_register
-from reef.manifest.register import Head
+from reef.manifest import Head, Manifest, manifest_register
 from reef.segment import BlockCache, SegmentInfo, SegmentReader
 from reef.store.contract import Store
 
 
-class Tree:
+class Tree(Follower[Manifest, Unfolded]):
     """Access to one namespace's objects, and the state that was last read of them.
 
-    `store` is the bucket below the prefix of the namespace `name`. `identity` tells this process's
-    appends and publications from everybody else's. The lock guards the state; `view` may be
-    taken at any time without it, and stays consistent whatever happens afterwards. `closing`
-    asks long work to give up. `unsettled` says that an append of this process ended without
-    anybody knowing whether it is in its slot, so that the state may lack it.
+    `store` is the bucket below the prefix of the namespace `name`. The lock guards the state, but
+    `view` may be taken at any time without it, and stays consistent whatever happens afterwards.
+    `closing` asks long work to give up.
     """
 
     def __init__(
@@ -39,144 +34,93 @@ class Tree:
         cache: BlockCache,
         name: str = "",
     ) -> None:
+        identity = environment.unique_id()
+        register = manifest_register(store, environment, identity, name)
+        super().__init__(register, Log(store, environment), environment, identity)
         self.store = store
         self.name = name
-        self.environment = environment
         self.options = options
         self.cache = cache
-        self.identity = environment.unique_id()
-        self.register = manifest_register(store, environment, self.identity, name)
-        self.log = Log(store, environment)
-        self.lock = RLock()
-        self.discarded: tuple[int, ...] = ()
         self.closing = False
-        self.unsettled = False
         self.readers = Readers(store, cache)
-        self._head: Head[Manifest] | None = None
         self._view: View | None = None
-
-    @property
-    def head(self) -> Head[Manifest]:
-        """The newest manifest known to this process."""
-        assert self._head is not None
-        return self._head
+        self._shape = 0
 
     @property
     def view(self) -> View:
         """The state known to this process."""
-        assert self._view is not None
-        return self._view
+        if self._state is None:
+            self._restored()
+        view = self._view
+        assert view is not None
+        return view
 
     def reader_of(self, info: SegmentInfo) -> SegmentReader:
         """The reader of a segment."""
         return self.readers.of(info)
 
-    def recover(self, head: Head[Manifest] | None = None) -> None:
-        """Read the whole state anew from the bucket."""
-        with self.lock:
-            head = head or self.register.head()
-            while True:
-                try:
-                    unfolded = unfolded_above(head.manifest)
-                    self._replay(unfolded)
-                    if self.confirmed(head, head.manifest.wal_floor) is not None:
-                        break
-                    head = self.register.head()
-                except MissingSlot as gap:
-                    head = self.past(gap)
-            self.install(head, unfolded)
-
-    def refresh(self) -> None:
-        """Catch up with the bucket: a newer manifest, and what was appended to the log."""
-        if self._view is None or self.discarded:
-            # A slot that was passed over must be skipped by the entry behind it, or else it is
-            # one that was damaged only on its way here.
-            self.recover()
-            return
-        with self.lock:
-            head = self.register.head()
-            if head.manifest.generation < self.head.manifest.generation:
-                head = self.head
-            while True:
-                try:
-                    unfolded = self._caught_up(head.manifest)
-                    first = unfolded.next_lsn
-                    self._replay(unfolded)
-                    if self.confirmed(head, first) is not None:
-                        break
-                    head = self.register.head()
-                except MissingSlot as gap:
-                    head = self.past(gap)
-            self.install(head, unfolded)
-
-    def _caught_up(self, manifest: Manifest) -> Unfolded:
-        current = self.view.unfolded
-        if manifest.wal_floor < current.floor or manifest.last_applied_lsn >= current.next_lsn:
-            return unfolded_above(manifest)
-        if manifest.last_applied_lsn < current.floor:
-            return current
-        return current.after(manifest.last_applied_lsn, manifest.orphan_floor)
-
-    def past(self, gap: MissingSlot) -> Head[Manifest]:
-        """The newest head: a slot that is gone was folded and collected, or else it was lost, and
-        the gap is raised."""
-        head = self.register.head()
-        if head.manifest.wal_floor <= gap.lsn:
-            raise gap
-        return head
-
-    def confirmed(self, head: Head[Manifest], first: int) -> Head[Manifest] | None:
-        """The head, or a newer one, if the log that was just read from that slot on belongs to
-        it. None if not: after a long sleep in between, a slot may have been collected and won
-        again by somebody who slept even longer."""
-        asleep = self.environment.monotonic() - head.confirmed
-        if asleep < head.manifest.settings.lease:
-            return head
-        newest = self.register.head()
-        return newest if first_retained_slot(newest.manifest) <= first else None
-
-    def _replay(self, unfolded: Unfolded) -> None:
-        tail = LogTail(self.log, unfolded.next_lsn)
-        for entry in tail:
-            unfolded.apply(entry)
-        unfolded.next_lsn = max(unfolded.next_lsn, tail.next_lsn)
-        self.discarded = tuple(tail.discarded)
-
-    def install(self, head: Head[Manifest], unfolded: Unfolded) -> None:
+    def install(self, head: Head[Manifest], state: Unfolded) -> None:
         """Make this the state that reads see."""
         with self.lock:
-            self._head = head
-            self._view = View(head.manifest, unfolded, self.readers, self.store)
+            view = View(head.manifest, state, self.readers, self.store)
+            self._shape = state.shape
+            self._head, self._state, self._view = head, state, view
+            self._looked_at(head)
 
-    def apply(self, entry: LogEntry, records: list[Record] | None = None) -> None:
-        """Take the entry of the next slot in."""
+    def take(self, entry: LogEntry, records: Any = None) -> None:
+        """Take in the entry of the next slot, which fits."""
         with self.lock:
-            unfolded = self.view.unfolded
-            shape = unfolded.shape
-            unfolded.apply(entry, records)
-            if unfolded.shape != shape:
+            unfolded = self.state
+            self._apply(unfolded, entry, records)
+            if unfolded.shape != self._shape:
                 self.install(self.head, unfolded)
 
-    def advance(self, head: Head[Manifest]) -> None:
-        """Take in a manifest that was just published or read, without reading the log (unless the
-        root fell back, past damage, to an older floor)."""
-        with self.lock:
-            if self._head is not None and head.slot < self._head.slot:
-                return
-            current = self.view.unfolded
-            manifest = head.manifest
-            if manifest.wal_floor < current.floor:
-                # The root fell back behind what was folded away here: that is needed again.
-                self.recover(head)
-                return
-            if manifest.last_applied_lsn >= current.next_lsn:
-                # Slots that were never read here were folded: only the manifest knows their schema.
-                epoch = current.epoch
-                current = unfolded_above(manifest)
-                current.epoch = epoch
-            elif manifest.last_applied_lsn >= current.floor:
-                current = current.after(manifest.last_applied_lsn, manifest.orphan_floor)
-            self.install(head, current)
+    def floor_of(self, root: Manifest) -> int:
+        """The first slot that is not folded."""
+        return root.wal_floor
+
+    def first_retained(self, root: Manifest) -> int:
+        """The slot from which on the whole log is retained."""
+        return first_retained_slot(root)
+
+    def is_retained(self, root: Manifest, lsn: int) -> bool:
+        """Whether a slot is unfolded, or folded but still retained."""
+        return is_retained_slot(root, lsn)
+
+    def epoch_of(self, root: Manifest) -> int:
+        """The epoch of the writer that the manifest knows."""
+        return root.writer_epoch
+
+    def start(self, root: Manifest) -> Unfolded:
+        """An empty unfolded log on top of a manifest."""
+        return unfolded_above(root)
+
+    def rest(self, state: Unfolded, root: Manifest) -> Unfolded:
+        """What is left of the unfolded log on top of a manifest that has folded its beginning."""
+        return state.after(root.last_applied_lsn, root.orphan_floor)
+
+
+def replayed(
+    tree: Tree,
+    manifest: Manifest,
+    last: int | None = None,
+    included: Callable[[LogEntry], bool] | None = None,
+) -> Unfolded:
+    """What the log from a manifest's floor on amounts to: through slot `last`, and up to the
+    first entry that is not `included`. The tree itself stays as it is."""
+
+    def read(skips: frozenset[int]) -> Unfolded:
+        unfolded = unfolded_above(manifest)
+        tail = LogTail(tree.log, unfolded.next_lsn, last, skips)
+        for entry in tail:
+            if included is not None and not included(entry):
+                return unfolded
+            unfolded.apply(entry)
+        # Slots that were given up hold nothing, and are behind us all the same.
+        unfolded.next_lsn = max(unfolded.next_lsn, tail.next_lsn)
+        return unfolded
+
+    return heeding_skips(read)
 
 
 def unfolded_above(manifest: Manifest) -> Unfolded:

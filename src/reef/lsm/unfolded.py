@@ -15,7 +15,7 @@ from reef.data.schema import INTEGER_IDS, STRING_IDS, Schema
 from reef.data.types import AttributeType, type_of_arrow
 from reef.errors import Corruption, InvalidInput
 from reef.log.codec import LogEntry
-from reef.log.log import Log
+from reef.log.naming import WAL
 from reef.lsm.memtable import Memtable
 from reef.lsm.options import Options
 from reef.lsm.records import Condemn, Ingest, Record, placed, records_of
@@ -63,10 +63,10 @@ class Unfolded:
         """Take the entry of the next slot in."""
         header = entry.header
         if header.lsn < self.next_lsn:
-            raise Corruption(Log.key(header.lsn), f"slot {self.next_lsn} was expected")
+            raise Corruption(WAL.key(header.lsn), f"slot {self.next_lsn} was expected")
         if header.epoch < self.epoch and not header.guest:
             raise Corruption(
-                Log.key(header.lsn),
+                WAL.key(header.lsn),
                 f"it has writer epoch {header.epoch}, below {self.epoch} of an earlier slot",
             )
         if records is None:
@@ -76,7 +76,7 @@ class Unfolded:
                 self._apply_record(header.lsn, record)
         except InvalidInput as error:
             # It was admitted when it was written.
-            raise Corruption(Log.key(header.lsn), f"a record does not fit ({error})") from None
+            raise Corruption(WAL.key(header.lsn), f"a record does not fit ({error})") from None
         for batch in header.batches:
             if batch.key is not None:
                 self.keys[batch.key] = Remembered(

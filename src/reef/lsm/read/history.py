@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reef.errors import InvalidInput, ObjectNotFound, PastRetention
-from reef.log import LogEntry, LogTail
+from reef.log import LogEntry
 from reef.log.tail import MissingSlot
 from reef.lsm.read.view import View
 from reef.lsm.retention.reachability import first_retained_slot
-from reef.lsm.tree import Tree, unfolded_above
+from reef.lsm.tree import Tree, replayed, unfolded_above
 from reef.manifest import Manifest
 
 # Moments are given to the microsecond, and recorded a little finer.
@@ -40,8 +40,7 @@ def view_of(tree: Tree, moment: Moment) -> View:
         unfolded = unfolded_above(manifest)
         if moment.lsn >= unfolded.next_lsn:
             newest = tree.register.head()
-            for entry in LogTail(tree.log, unfolded.next_lsn, moment.lsn):
-                unfolded.apply(entry)
+            unfolded = replayed(tree, manifest, moment.lsn)
             if first_retained_slot(newest.manifest) > manifest.wal_floor or (
                 tree.confirmed(newest, manifest.wal_floor) is None
             ):
@@ -130,18 +129,10 @@ def _replayed(
     manifest = head if early_enough(head) else _newest(tree, early_enough)
     if manifest is None:
         raise PastRetention(f"{name} is before anything that is still retained")
-    unfolded = unfolded_above(manifest)
-    if unfolded.next_lsn < first_retained_slot(head):
+    if manifest.wal_floor < first_retained_slot(head):
         raise PastRetention(f"the log up to {name} is no longer retained")
-    tail = LogTail(tree.log, unfolded.next_lsn, last)
     try:
-        for entry in tail:
-            if not included(entry):
-                break
-            unfolded.apply(entry)
-        else:
-            # Slots that were given up hold nothing, and are behind us all the same.
-            unfolded.next_lsn = max(unfolded.next_lsn, tail.next_lsn)
+        unfolded = replayed(tree, manifest, last, included)
     except MissingSlot:
         raise PastRetention(f"the log up to {name} is no longer retained") from None
     if tree.confirmed(newest, manifest.wal_floor) is None:

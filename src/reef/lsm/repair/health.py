@@ -18,8 +18,8 @@ from reef.errors import (
     ObjectNotFound,
     UnsupportedFormat,
 )
-from reef.log import Log, LogEntry
-from reef.log.tail import MissingSlot, read_slots
+from reef.log import WAL, LogEntry
+from reef.log.tail import GivenUp, MissingSlot, heeding_skips, read_slots
 from reef.lsm.records import Ingest, records_of
 from reef.lsm.repair.lists import BrokenLists, find_broken_lists
 from reef.lsm.repair.quarantine import quarantined
@@ -198,7 +198,7 @@ def _examine(
         problems = [*damaged.values(), *([hint] if hint else [])]
         unreadable = Unreadable(error, problems)
         unreadable.generations = len(numbers)
-        unreadable.log_objects = sum(Log.lsn_of(info.key) is not None for info in objects)
+        unreadable.log_objects = sum(WAL.lsn_of(info.key) is not None for info in objects)
         raise unreadable from None
     number = head.manifest.generation
     if number not in generations and number not in damaged:
@@ -214,7 +214,7 @@ def _examine(
     if broken is not None:
         raise ListsUnreadable(broken)
     missing = _missing(tree, head.manifest, generations, {*generations, *damaged, *newer})
-    log = _log(tree, head, objects, progress)
+    log = heeding_skips(partial(_log, tree, head, objects, progress))
     live = (*head.manifest.segments, *head.manifest.window, *log.unfolded.ingests)
     wanted = {info.key: info for info in (*live, *log.unfolded.dropped)}
     protected = {gone.key for gone in head.manifest.superseded}
@@ -309,14 +309,18 @@ def _missing(
 
 
 def _log(
-    tree: Tree, head: Head[Manifest], objects: Sequence[ObjectInfo], progress: Progress | None
+    tree: Tree,
+    head: Head[Manifest],
+    objects: Sequence[ObjectInfo],
+    progress: Progress | None,
+    skips: frozenset[int],
 ) -> LogHealth:
     manifest = head.manifest
     floor = manifest.wal_floor
-    present = {lsn for info in objects if (lsn := Log.lsn_of(info.key)) is not None}
+    present = {lsn for info in objects if (lsn := WAL.lsn_of(info.key)) is not None}
     last = max(present, default=floor - 1)
     slots = range(first_retained_slot(manifest), last + 1)
-    health = LogHealth(unfolded_above(manifest), max(last + 1, floor))
+    health = LogHealth(unfolded_above(manifest), max(last + 1, floor), skipped=set(skips))
     troubles: dict[int, Corruption] = {}
     done = 0
     for lsn, outcome in read_slots(tree.log, slots):
@@ -326,7 +330,12 @@ def _log(
         if isinstance(outcome, Corruption):
             troubles[lsn] = outcome
             continue
-        health.skipped.update(outcome.header.skips)
+        given_up = health.skipped.union(outcome.header.skips)
+        if any(floor <= slot < lsn and slot not in troubles for slot in given_up - health.skipped):
+            raise GivenUp(frozenset(given_up))
+        health.skipped = given_up
+        if floor <= lsn and lsn in skips:
+            continue
         try:
             _take(health, outcome, floor)
         except Corruption as error:
@@ -365,7 +374,7 @@ def _sort_troubles(
         if missing:
             health.missing.add(lsn)
         kept = health.damaged if lsn >= floor else health.folded_damaged
-        kept[lsn] = problem_of(trouble, Log.key(lsn))
+        kept[lsn] = problem_of(trouble, WAL.key(lsn))
 
 
 def _each(

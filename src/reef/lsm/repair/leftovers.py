@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from reef.data.rows import ID, lsns_of, with_lsn
 from reef.data.schema import Schema
 from reef.errors import Corruption, InvalidInput, NamespaceNotFound, ObjectNotFound
-from reef.log import Log
+from reef.log import WAL, LogEntry
 from reef.log.tail import read_slots
 from reef.lsm.read.merge import Source, merge
 from reef.lsm.repair.salvage import Salvage, salvaged_rows, survey
@@ -111,7 +111,7 @@ def gather_leftovers(tree: Tree) -> Leftovers:
     objects = list_objects(tree)
     numbers = [MANIFESTS.generation_of(info.key) or birth_of(info.key) or 0 for info in objects]
     leftovers = Leftovers(tree, max(numbers, default=0), Unfolded(1, Schema(), 0))
-    slots = sorted(lsn for info in objects if (lsn := Log.lsn_of(info.key)) is not None)
+    slots = sorted(lsn for info in objects if (lsn := WAL.lsn_of(info.key)) is not None)
     keys = [info.key for info in objects if birth_of(info.key) is not None]
     if not slots and not keys:
         raise NamespaceNotFound("there is neither a manifest nor a segment nor a log object")
@@ -159,7 +159,7 @@ def _described(leftovers: Leftovers, keys: list[str]) -> list[SegmentInfo]:
 def _read_log(leftovers: Leftovers, slots: list[int]) -> None:
     unfolded = leftovers.unfolded
     gap = expected = slots[0] if slots else 1
-    skipped: set[int] = set()
+    skipped = _given_up(leftovers, slots)
     unreadable: dict[int, str] = {}
     for lsn, outcome in read_slots(leftovers.tree.log, slots):
         if lsn != expected:
@@ -169,7 +169,8 @@ def _read_log(leftovers: Leftovers, slots: list[int]) -> None:
         if isinstance(outcome, Corruption):
             unreadable[lsn] = str(outcome)
             continue
-        skipped.update(outcome.header.skips)
+        if lsn in skipped:
+            continue
         try:
             unfolded.apply(outcome)
             leftovers.log_slots += 1
@@ -184,6 +185,15 @@ def _read_log(leftovers: Leftovers, slots: list[int]) -> None:
     # Feeds may read the log from behind its last flaw.
     leftovers.first_lsn = max([gap, *(lsn + 1 for lsn in unreadable if lsn not in skipped)])
     leftovers.last_lsn = slots[-1] if slots else 0
+
+
+def _given_up(leftovers: Leftovers, slots: list[int]) -> set[int]:
+    return {
+        lsn
+        for _, outcome in read_slots(leftovers.tree.log, slots)
+        if isinstance(outcome, LogEntry)
+        for lsn in outcome.header.skips
+    }
 
 
 def _place(leftovers: Leftovers, described: list[SegmentInfo]) -> None:

@@ -18,7 +18,8 @@ passed over. Collection removes them with their neighbours.
 No writer is fenced. One at work on the tree meets the new entry in its slot and the new segments in
 the root, and goes on: what it holds of the log stays true, since the floor never falls and segments
 are only exchanged for others that read the same, as a compaction does. Slots that were given up may
-still be in its memory, and then its next fold brings them back, which fencing would prevent.
+still be in its memory: it reads all anew when it meets the entry, and a fold that was faster brings
+them back for everybody.
 Compactors are superseded: they chose what to drop by a list of segments that is no more.
 """
 
@@ -29,8 +30,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from reef.commit import give_up, plug
 from reef.errors import ConcurrentPublication, Corruption, ObjectNotFound
-from reef.log import Log, LogHeader
+from reef.log import WAL
 from reef.log.tail import MissingSlot
 from reef.lsm.repair.health import (
     Health,
@@ -45,7 +47,6 @@ from reef.lsm.repair.quarantine import PREFIX as QUARANTINE
 from reef.lsm.repair.quarantine import copy_aside, note_missing, quarantined
 from reef.lsm.repair.restore import Restored, check_log_kept, find_base, restore
 from reef.lsm.repair.salvage import Salvage, check_supported, rewrite, survey
-from reef.lsm.retention.reachability import first_retained_slot
 from reef.lsm.tree import Tree
 from reef.lsm.write.idempotency import KEYS_SCHEMA
 from reef.lsm.write.upload import check_not_condemned
@@ -157,7 +158,7 @@ def _plan_log(tree: Tree, health: Health, plan: _Plan) -> None:
     floor = health.head.manifest.wal_floor
     plan.plug = sorted(lsn for lsn in (*log.missing, *log.skipped_missing) if lsn >= floor)
     unreadable = (*log.damaged, *log.folded_damaged, *log.skipped_damaged)
-    damaged = [Log.key(lsn) for lsn in unreadable if lsn not in log.missing]
+    damaged = [WAL.key(lsn) for lsn in unreadable if lsn not in log.missing]
     there = quarantined(tree.store, damaged)
     plan.copy = [key for key in damaged if key not in there]
     for lsn, problem in sorted(log.damaged.items()):
@@ -280,44 +281,19 @@ def _apply(tree: Tree, health: Health, plan: _Plan) -> int:
         copy_aside(tree.store, key)
     last = health.log.next_lsn - 1
     if plan.give_up:
-        last = _give_up(tree, health, plan.give_up)
+        last = give_up(tree, health.log.next_lsn, health.log.unfolded.epoch, plan.give_up)
     head = health.head
     if plan.base is not None or plan.forget or plan.forget_through:
         head = _publish(tree, health, plan, last)
     elif plan.hint:
         tree.store.put(HINT, encode(head.manifest))
     for lsn in plan.plug:
-        # Under no epoch: entries of writers that were fenced later may follow.
-        tree.log.append(_header(tree, lsn, 0), [])
+        plug(tree, lsn)
     for key in plan.note:
         note_missing(tree.store, key)
     for key in plan.move:
         tree.store.delete(key)
     return head.manifest.generation
-
-
-def _give_up(tree: Tree, health: Health, slots: Iterable[int]) -> int:
-    """Append the entry that names the slots; the slot that it took."""
-    lsn = health.log.next_lsn
-    epoch = health.log.unfolded.epoch
-    while tree.log.append(_header(tree, lsn, epoch, tuple(slots)), []) is not None:
-        lsn += 1
-    manifest = tree.register.head(lone_hint=True).manifest
-    if lsn < first_retained_slot(manifest):
-        raise ConcurrentPublication(f"slot {lsn} was folded and collected before it was won")
-    return lsn
-
-
-def _header(tree: Tree, lsn: int, epoch: int, skips: tuple[int, ...] = ()) -> LogHeader:
-    return LogHeader(
-        lsn=lsn,
-        writer=tree.identity,
-        epoch=epoch,
-        nonce=tree.environment.nonce(),
-        created_at=tree.environment.now(),
-        guest=True,
-        skips=skips,
-    )
 
 
 def _publish(tree: Tree, health: Health, plan: _Plan, last: int) -> Head[Manifest]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from reef.data.schema import Schema
 from reef.errors import ConcurrentPublication, Corruption, ObjectNotFound
 from reef.log import LogTail
+from reef.log.tail import heeding_skips
 from reef.lsm.gathered import Gathered
 from reef.lsm.read.view import runs_of
 from reef.lsm.repair.health import Health, needs
@@ -78,13 +79,18 @@ def restore(
     tree: Tree, base: Manifest, last: int, birth: int, replacements: Replacements
 ) -> Restored:
     """Write what the log from the base's floor through slot `last` adds to the base."""
-    refold = _Refold(tree, base, birth, replacements)
-    if last >= base.wal_floor:
-        for entry in LogTail(tree.log, base.wal_floor, last):
-            refold.unfolded.apply(entry)
-            if refold.unfolded.nbytes >= tree.options.fold_bytes:
-                refold.flush()
-        refold.flush()
+
+    def read(skips: frozenset[int]) -> _Refold:
+        refold = _Refold(tree, base, birth, replacements)
+        if last >= base.wal_floor:
+            for entry in LogTail(tree.log, base.wal_floor, last, skips):
+                refold.unfolded.apply(entry)
+                if refold.unfolded.nbytes >= tree.options.fold_bytes:
+                    refold.flush()
+            refold.flush()
+        return refold
+
+    refold = heeding_skips(read)
     unfolded = refold.unfolded
     return Restored(
         refold.segments,

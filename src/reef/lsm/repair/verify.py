@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.repair.health import ListsUnreadable, Progress, Unreadable, examine
 from reef.lsm.retention.reachability import reachable_segments
 from reef.lsm.tree import Tree
@@ -71,7 +71,7 @@ def verify(
     return Report(
         tuple(dict.fromkeys(problems)),
         sum(MANIFESTS.generation_of(info.key) is not None for info in health.objects),
-        sum(Log.lsn_of(info.key) is not None for info in health.objects),
+        sum(WAL.lsn_of(info.key) is not None for info in health.objects),
         len(health.live),
         len(orphans),
         deep,

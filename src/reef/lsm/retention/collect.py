@@ -22,13 +22,12 @@ from functools import partial
 import msgspec
 
 from reef.errors import ConcurrentPublication
-from reef.log import Log, LogTail
-from reef.log.log import PREFIX as LOG_PREFIX
+from reef.log import WAL
 from reef.log.tail import MissingSlot
 from reef.lsm.records import Condemn, encode_condemn
 from reef.lsm.retention.collection import Collection, Doomed, plan_collection
 from reef.lsm.retention.reachability import is_retained_slot, reachable_segments
-from reef.lsm.tree import Tree, unfolded_above
+from reef.lsm.tree import Tree, replayed
 from reef.lsm.write.guest import append_as_guest
 from reef.manifest import Manifest
 from reef.manifest.lists import PREFIX as LIST_PREFIX
@@ -109,7 +108,7 @@ def _unneeded(tree: Tree, published: Manifest, doomed: Sequence[Doomed]) -> list
 
 
 def _is_kept(published: Manifest, key: str) -> bool:
-    lsn = Log.lsn_of(key)
+    lsn = WAL.lsn_of(key)
     return lsn is not None and is_retained_slot(published, lsn)
 
 
@@ -121,10 +120,8 @@ def _ingested(
     named = reachable_segments(manifest, ())
     if all(info.key in named or not info.key.startswith(SEGMENT_PREFIX) for info in objects):
         return ()
-    unfolded = unfolded_above(manifest)
     try:
-        for entry in LogTail(tree.log, unfolded.next_lsn):
-            unfolded.apply(entry)
+        unfolded = replayed(tree, manifest)
     except MissingSlot as gap:
         tree.past(gap)
         raise ConcurrentPublication("another collector was at work meanwhile") from None
@@ -136,7 +133,7 @@ def list_objects(tree: Tree) -> list[ObjectInfo]:
     listings = tree.store.concurrently(
         [
             partial(_listed, tree.store, prefix)
-            for prefix in (MANIFEST_PREFIX, LOG_PREFIX, SEGMENT_PREFIX, LIST_PREFIX)
+            for prefix in (MANIFEST_PREFIX, WAL.prefix, SEGMENT_PREFIX, LIST_PREFIX)
         ]
     )
     return [info for listing in listings for info in listing]

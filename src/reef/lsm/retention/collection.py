@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reef.log import Log
+from reef.log import WAL
 from reef.lsm.retention.reachability import oldest_pinned, reachable_segments
 from reef.manifest import MANIFESTS, Manifest, Pin
 from reef.manifest.lists import birth_of_list
@@ -88,7 +88,7 @@ def plan_collection(
     spans = sorted(manifest.folded, key=lambda span: span.first)
     starts = [span.first for span in spans]
     for info in objects:
-        lsn = Log.lsn_of(info.key)
+        lsn = WAL.lsn_of(info.key)
         generation = MANIFESTS.generation_of(info.key)
         if lsn is not None and lsn < manifest.wal_floor:
             place = bisect_left(starts, lsn + 1) - 1

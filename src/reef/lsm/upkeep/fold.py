@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
 from reef.data.plain import as_batch, ids_of
 from reef.data.rows import ID
 from reef.data.schema import Schema
-from reef.errors import ConcurrentPublication
+from reef.errors import ConcurrentPublication, Fenced
 from reef.log import LogTail
-from reef.log.tail import MissingSlot
+from reef.log.tail import MissingSlot, heeding_skips
 from reef.lsm.gathered import Gathered
 from reef.lsm.order import inside
 from reef.lsm.read.merge import merge
@@ -130,15 +131,8 @@ class PartWritten:
 def fold_part(tree: Tree, part: FoldPart) -> PartWritten:
     """Read the log and write the rows of one range."""
     manifest, first = part.manifest, part.manifest.wal_floor
-    unfolded = unfolded_above(manifest)
     try:
-        for entry in LogTail(tree.log, first):
-            records = records_of(entry)
-            if part.within != WHOLE:
-                records = [_within(record, part.within) for record in records]
-            unfolded.apply(entry, records)
-            if entry.lsn >= part.last:
-                break
+        unfolded = heeding_skips(partial(_read_log, tree, part))
     except MissingSlot as gap:
         tree.past(gap)
         raise ConcurrentPublication(
@@ -146,6 +140,18 @@ def fold_part(tree: Tree, part: FoldPart) -> PartWritten:
         ) from None
     summary = summary_of(unfolded)
     return PartWritten(_write(tree, manifest, unfolded, unfolded.next_lsn - 1, part.run), summary)
+
+
+def _read_log(tree: Tree, part: FoldPart, skips: frozenset[int]) -> Unfolded:
+    unfolded = unfolded_above(part.manifest)
+    for entry in LogTail(tree.log, unfolded.next_lsn, skips=skips):
+        records = records_of(entry)
+        if part.within != WHOLE:
+            records = [_within(record, part.within) for record in records]
+        unfolded.apply(entry, records)
+        if entry.lsn >= part.last:
+            break
+    return unfolded
 
 
 def _within(record: Record, within: Range) -> Record:
@@ -197,7 +203,7 @@ def fold_from_memory(tree: Tree) -> Folded | None:
     _check_floor(head, summary)
     run = tree.environment.unique_id()
     segments = _write(tree, head.manifest, unfolded, last, run)
-    folded = _publish(tree, head, summary, last, segments)
+    folded = _publish(tree, head, summary, last, segments, unfolded.epoch)
     tree.advance(folded.head)
     return folded
 
@@ -238,8 +244,10 @@ def _publish(
     summary: LogSummary,
     last: int,
     segments: Sequence[SegmentInfo],
+    epoch: int | None = None,
 ) -> Folded:
-    """Make the segments visible and raise the floor past slot `last`."""
+    """Make the segments visible and raise the floor past slot `last`. With an `epoch` they were
+    made by its writer, of what it holds in memory."""
     manifest = head.manifest
     first = manifest.wal_floor
     truncated = 0 < summary.truncated_at <= last
@@ -256,6 +264,9 @@ def _publish(
             raise ConcurrentPublication(
                 f"the log from slot {first} on was folded by another pass meanwhile"
             )
+        if epoch is not None and newest.writer_epoch > epoch:
+            # Its successor may have given up slots that this one knows better.
+            raise Fenced(f"writer epoch {epoch} was superseded by {newest.writer_epoch}")
         check_not_condemned(newest.orphan_floor, fresh)
         if keys and newest.window != manifest.window:
             # A rebuild was faster. What this one was made from may not be kept any more.
