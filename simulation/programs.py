@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 import reef
+from reef.manifest import MANIFESTS
 from simulation.intent import Intent
 from simulation.session import IDS, Held, Session
 from simulation.world import Violation
@@ -213,7 +214,12 @@ class Historian(Program):
     def _take(self, session: Session, ns: reef.Namespace) -> None:
         random = session.random
         observer = session.observer
-        if ns.lsn and random.random() < 0.5:
+        # Numbers of generations that were collected and won again: only a pin vouches for them.
+        names = (MANIFESTS.generation_of(name) for name in observer.ghosts)
+        ghosts = sorted(number for number in names if number is not None)
+        if ghosts and random.random() < 0.5:
+            held = session.hold(ns, generation=random.choice(ghosts))
+        elif ns.lsn and random.random() < 0.5:
             lsn = random.randint(max(1, ns.lsn - 6), ns.lsn)
             held = session.hold(ns, lsn=lsn)
         else:

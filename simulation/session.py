@@ -12,7 +12,7 @@ from reef import Options, Settings
 from reef.documents.database import PREFIX, declared_schema
 from reef.documents.reading import FrozenReading
 from reef.lsm.read.history import moment_of, view_of
-from reef.lsm.retention.pins import OLDEST, pin, unpin
+from reef.lsm.retention.pins import pin, unpin
 from reef.lsm.tree import Tree
 from reef.segment import BlockCache
 from simulation.bucket import Bucket
@@ -303,7 +303,12 @@ class Session:
             self._past(f"at {what}", since, error)
             return None
         self.alive()
-        applied = observer.roots.generations[reading.generation - 1].root.last_applied_lsn
+        published = observer.roots.generations[reading.generation - 1].root
+        if reading._view.manifest.nonce != published.nonce:
+            raise Violation(
+                f"at {what} reads a generation that was won again after it was collected"
+            )
+        applied = published.last_applied_lsn
         held = Held(reading, lsn or applied, what, f"pin-{self.token()}")
         if reading.lsn != held.lsn or (generation and reading.generation != generation):
             raise Violation(f"at {what} is slot {reading.lsn} of generation {reading.generation}")
@@ -369,7 +374,7 @@ class Session:
         except reef.PastRetention as error:
             self.alive()
             age = self.stage.world.time - self.observer.superseded(held.reading.generation)
-            if age < OLDEST * PATIENCE or began < held.pinned_until > self.stage.world.time:
+            if age < PATIENCE or began < held.pinned_until > self.stage.world.time:
                 raise Violation(f"{held.what} could not be pinned: {error}") from error
             return False
         self.alive()

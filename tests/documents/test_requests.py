@@ -160,7 +160,8 @@ def test_a_collection_that_is_not_applied_writes_nothing(folded: MemoryStore) ->
     ns.gc()
     cost = spent(store, before)
     assert (cost.writes, cost.delete) == (0, 0)
-    assert cost.requests <= 8
+    # One of them asks whether anything is pinned.
+    assert cost.requests <= 9
 
 
 def test_replay_reads_each_object_once(store: CountingStore) -> None:

@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from reef.log import WAL
-from reef.lsm.retention.collection import Collection, plan_collection
-from reef.lsm.retention.reachability import first_retained_slot
+from reef.lsm.retention.collect import NAMING
+from reef.lsm.retention.collection import Pinned, Plan, plan_collection
+from reef.lsm.retention.reachability import (
+    Needs,
+    are_retained_slots,
+    first_retained_slot,
+    kept_objects,
+    kept_slots,
+    reachable_segments,
+)
 from reef.manifest import MANIFESTS, LogSpan, Manifest, Settings, Superseded
 from reef.segment import SegmentInfo
 from reef.store import ObjectInfo
@@ -42,6 +50,9 @@ class Case:
     ingests: tuple[SegmentInfo, ...] = ()
     superseded: tuple[Superseded, ...] = ()
     folded: tuple[LogSpan, ...] = ()
+    pinned: tuple[Pinned, ...] = ()
+    oldest: int = 0
+    raised: int | None = None
     retention: float = 100
     grace: float = 50
 
@@ -106,10 +117,57 @@ CASES: dict[str, Case] = {
         waiting={L(2)},
     ),
     "old generations, from when they were replaced": Case(
-        {M(6): 0, M(7): 100, M(8): 950, M(9): 960},
-        due={M(6)},
+        {M(5): 0, M(6): 0, M(7): 100, M(8): 950, M(9): 960},
+        due={M(5), M(6)},
         waiting={M(7), M(8)},
         forgotten=7,
+        raised=7,
+    ),
+    "one old generation alone is not worth a publication": Case(
+        {M(6): 0, M(7): 100, M(8): 950, M(9): 960}, waiting={M(6), M(7), M(8)}, raised=0
+    ),
+    "what lies below the oldest generation is garbage, however new": Case(
+        {M(3): 999, M(7): 950, M(9): 960}, oldest=7, due={M(3)}, waiting={M(7)}, raised=7
+    ),
+    "and tells nothing about when the others appeared": Case(
+        {M(3): 10, M(8): 950, M(9): 960, key("s"): 0},
+        oldest=8,
+        superseded=(Superseded(key("s"), 9),),
+        due={M(3)},
+        waiting={M(8), key("s")},
+        forgotten=8,
+    ),
+    "a pin keeps what its state names, and nothing else": Case(
+        {M(3): 0, M(4): 0, M(9): 0, key("s"): 0, key("t"): 0, L(1): 0, L(2): 0, L(3): 0},
+        wal_floor=4,
+        superseded=(Superseded(key("s"), 5), Superseded(key("t"), 5)),
+        folded=(LogSpan(1, 3, 6),),
+        pinned=(Pinned("p", Needs(3, frozenset({key("s")}), 2, 2), 2000),),
+        due={M(4), key("t"), L(1), L(3)},
+        waiting={M(3), key("s"), L(2)},
+        forgotten=9,
+        raised=9,
+    ),
+    "a pin whose state cannot be read keeps all that came later": Case(
+        {M(9): 0, key("s"): 0, key("t"): 0, L(1): 0, L(2): 0},
+        wal_floor=3,
+        superseded=(Superseded(key("s"), 3), Superseded(key("t"), 4)),
+        folded=(LogSpan(1, 1, 3), LogSpan(2, 2, 4)),
+        pinned=(Pinned("p", Needs(3, None), None),),
+        due={key("s"), L(1)},
+        waiting={key("t"), L(2)},
+    ),
+    "what a pin kept goes when it is gone, however old": Case(
+        {M(8): 950, M(9): 960, key("s"): 0, L(1): 0},
+        oldest=8,
+        wal_floor=9,
+        superseded=(Superseded(key("s"), 3),),
+        folded=(LogSpan(1, 1, 3),),
+        due={key("s"), L(1)},
+        waiting={M(8)},
+    ),
+    "a generation that is damaged above the head raises nothing past it": Case(
+        {M(9): 0, M(10): 0}, forgotten=9
     ),
     "the newest generation never": Case({M(9): 0}, forgotten=9),
     "a generation above the head is not touched": Case({M(9): 0, M(10): 0}),
@@ -157,7 +215,7 @@ CASES: dict[str, Case] = {
 }
 
 
-def plan(case: Case) -> Collection:
+def plan(case: Case) -> Plan:
     manifest = Manifest(
         case.generation,
         "n",
@@ -171,9 +229,11 @@ def plan(case: Case) -> Collection:
         window=case.window,
         superseded=case.superseded,
         folded=case.folded,
+        oldest_generation=case.oldest,
     )
     objects = [ObjectInfo(name, 10, when, "v") for name, when in sorted(case.objects.items())]
-    return plan_collection(manifest, objects, case.ingests, NOW)
+    named = reachable_segments(manifest, case.ingests)
+    return plan_collection(manifest, objects, named, NOW, NAMING, case.pinned)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +257,26 @@ def test_where_the_retained_log_begins(
     assert first_retained_slot(manifest) == first
 
 
+def test_what_is_left_of_the_lists() -> None:
+    superseded = tuple(Superseded(key(name), by) for name, by in (("a", 2), ("b", 5), ("c", 9)))
+    folded = (LogSpan(1, 10, 2), LogSpan(11, 20, 5), LogSpan(21, 30, 9))
+    root = Manifest(9, "n", 0.0, "p", "x", wal_floor=31, superseded=superseded, folded=folded)
+    assert kept_objects(root, 5, ()) == superseded[2:]
+    assert kept_slots(root, 5, ()) == folded[2:]
+    one = Needs(1, frozenset({key("a")}), 4, 12)
+    two = Needs(1, frozenset({key("a"), key("c")}), 6, 7)
+    assert kept_objects(root, 5, [one, two]) == (superseded[0], superseded[2])
+    kept = kept_slots(root, 5, [one, two])
+    assert kept == (LogSpan(4, 10, 2), LogSpan(11, 12, 5), folded[2])
+    rest = Manifest(10, "n", 0.0, "p", "x", wal_floor=31, folded=kept)
+    assert are_retained_slots(rest, 4, 12)
+    assert are_retained_slots(rest, 21, 99)
+    assert not are_retained_slots(rest, 3, 12)
+    assert not are_retained_slots(rest, 4, 13)
+    assert first_retained_slot(rest) == 21
+    assert kept_slots(rest, 9, [Needs(2, None)]) == (LogSpan(11, 12, 5), folded[2])
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_plan(name: str) -> None:
     case = CASES[name]
@@ -206,15 +286,19 @@ def test_plan(name: str) -> None:
     assert {doomed.key for doomed in found.orphans} == case.orphans
     assert found.orphan_floor == case.floor
     if case.forgotten is not None:
-        assert found.forgotten == case.forgotten
+        assert found.through == case.forgotten
+    if case.raised is not None:
+        assert found.oldest_generation == case.raised
     assert found.bytes == 10 * len(case.due | case.orphans)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_waits_is_due_when_its_time_has_come(name: str) -> None:
     found = plan(CASES[name])
-    assert all(doomed.due <= NOW for doomed in (*found.due, *found.orphans))
-    # Only uploads that share a birth with younger ones may be overdue and wait.
+    assert all(d.due is not None and d.due <= NOW for d in (*found.due, *found.orphans))
+    # Only uploads that share a birth with younger ones may be overdue and wait, and a generation
+    # that is not worth a publication.
     floor = found.orphan_floor
     for doomed in found.waiting:
-        assert doomed.due > NOW or int(doomed.key.split("/")[1][:20]) >= floor
+        overdue = doomed.due is not None and doomed.due <= NOW
+        assert not overdue or int(doomed.key.split("/")[1].split(".")[0][:20]) >= floor

@@ -12,7 +12,8 @@ import pytest
 import reef.lsm.read.history
 import reef.lsm.repair.rebuild
 import reef.lsm.repair.repair
-import reef.lsm.retention.collect
+import reef.lsm.retention.collector
+import reef.lsm.retention.pinboard
 import reef.lsm.retention.pins
 import reef.lsm.upkeep.fold
 import reef.lsm.upkeep.rewrite
@@ -25,6 +26,8 @@ from reef.log.codec import encode
 from reef.lsm.read.view import View
 from reef.lsm.repair.health import needs
 from reef.lsm.repair.restore import _log_is_whole
+from reef.lsm.retention.pinboard import PinBoard
+from reef.lsm.retention.reachability import Needs
 from reef.lsm.tree import Tree
 from reef.lsm.write.writer import Writer
 from reef.manifest import Manifest, Register
@@ -79,12 +82,12 @@ def keep_the_decision_after_a_guest(patch: Patch) -> None:
 
 
 def collect_orphans_by_age_alone(patch: Patch) -> None:
-    honest = reef.lsm.retention.collect.plan_collection
+    honest = reef.lsm.retention.collector.plan_collection
 
     def plan(manifest: Manifest, *others: Any) -> Any:
         return replace(honest(manifest, *others), orphan_floor=manifest.orphan_floor)
 
-    patch.setattr(reef.lsm.retention.collect, "plan_collection", plan)
+    patch.setattr(reef.lsm.retention.collector, "plan_collection", plan)
 
 
 def acknowledge_from_a_collected_slot(patch: Patch) -> None:
@@ -186,16 +189,30 @@ def move_what_is_held(patch: Patch) -> None:
 
 
 def collect_what_is_pinned(patch: Patch) -> None:
-    honest = reef.lsm.retention.collect.plan_collection
-
-    def plan(manifest: Manifest, *rest: Any) -> Any:
-        return honest(msgspec.structs.replace(manifest, snapshots={}), *rest)
-
-    patch.setattr(reef.lsm.retention.collect, "plan_collection", plan)
+    nothing = Needs(0, frozenset())
+    patch.setattr(
+        reef.lsm.retention.collector, "_needs", lambda face, pins: [nothing for _ in pins]
+    )
 
 
-def pin_without_looking(patch: Patch) -> None:
-    patch.setattr(reef.lsm.retention.pins, "_is_young", lambda tree, generation, pinned: True)
+def pin_below_the_floor(patch: Patch) -> None:
+    patch.setattr(reef.lsm.retention.pinboard, "_check_kept", lambda board, state: None)
+    patch.setattr(reef.lsm.retention.pins, "_is_kept", lambda newest, view: True)
+
+
+def collect_without_raising_the_floor(patch: Patch) -> None:
+    """The board is read, and what is pinned while the collector sleeps is not in it."""
+    honest = PinBoard.raise_floor
+
+    def raise_floor(self: PinBoard, floor: int, lapsed: Any) -> Any:
+        return honest(self, 0, lapsed)
+
+    patch.setattr(PinBoard, "raise_floor", raise_floor)
+    patch.setattr(reef.lsm.retention.pins, "_is_kept", lambda newest, view: True)
+
+
+def believe_a_number_that_was_won_again(patch: Patch) -> None:
+    patch.setattr(reef.lsm.read.history, "_is_genuine", lambda tree, manifest, newest: True)
 
 
 def restore_from_the_past(patch: Patch) -> None:
@@ -219,7 +236,9 @@ def restore_from_the_past(patch: Patch) -> None:
 def delete_what_a_repair_named_again(patch: Patch) -> None:
     restore_from_the_past(patch)
     patch.setattr(
-        reef.lsm.retention.collect, "_unneeded", lambda tree, published, doomed: list(doomed)
+        reef.lsm.retention.collector,
+        "_unneeded",
+        lambda face, published, doomed, pinned: list(doomed),
     )
 
 
@@ -250,6 +269,7 @@ LOADERS = ("writer", "writer", "loader", "loader")
 DOCTORS = ("writer", "reader", "doctor", "doctor")
 HISTORIANS = ("writer", "historian", "historian", "worker", "collector", "compactor")
 WARD = ("writer", "worker", *6 * ("doctor",), "collector", "collector")
+ARCHIVE = ("writer", *3 * ("historian",), "indexer", "indexer", "collector", "collector")
 KEEPERS = ("writer", "indexer", "worker", "collector", "loader")
 
 BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
@@ -268,9 +288,11 @@ BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
     (rebuild_without_the_newest_slot, 50, {"roles": DOCTORS}),
     (move_what_is_held, 50, {"roles": ("writer", "indexer", "historian")}),
     (collect_what_is_pinned, 100, {**LONG, "roles": HISTORIANS}),
-    (delete_what_a_repair_named_again, 1000, {**SLOW, "roles": WARD}),
+    (delete_what_a_repair_named_again, 1000, {**SLOW, "faults": ("pause",), "roles": WARD}),
     (restore_without_the_log, 2000, {**SLOW, "roles": WARD}),
-    (pin_without_looking, 200, {**LONG, "roles": HISTORIANS}),
+    (pin_below_the_floor, 200, {**LONG, "roles": HISTORIANS}),
+    (collect_without_raising_the_floor, 200, {**SLEEPERS, "roles": HISTORIANS}),
+    (believe_a_number_that_was_won_again, 200, {**SLOW, "faults": ("late",), "roles": ARCHIVE}),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import reef.lsm.retention.collect
+import reef.lsm.retention.collector
 from reef.log import Log, LogEntry
 from reef.lsm.tree import Tree
 from reef.manifest import Manifest
@@ -71,17 +71,19 @@ def acknowledge_from_a_collected_slot(patch: Patch) -> None:
 
 
 def collect_orphans_by_age_alone(patch: Patch) -> None:
-    honest = reef.lsm.retention.collect.plan_collection
+    honest = reef.lsm.retention.collector.plan_collection
 
     def plan(manifest: Manifest, *others: Any) -> Any:
         return replace(honest(manifest, *others), orphan_floor=manifest.orphan_floor)
 
-    patch.setattr(reef.lsm.retention.collect, "plan_collection", plan)
+    patch.setattr(reef.lsm.retention.collector, "plan_collection", plan)
 
 
 def delete_what_a_repair_named_again(patch: Patch) -> None:
     patch.setattr(
-        reef.lsm.retention.collect, "_unneeded", lambda tree, published, doomed: list(doomed)
+        reef.lsm.retention.collector,
+        "_unneeded",
+        lambda face, published, doomed, pinned: list(doomed),
     )
 
 

@@ -451,8 +451,8 @@ def test_a_long_read_renews_its_pin(fresh: tuple[Path, Database]) -> None:
         batches: list[pa.RecordBatch] = list(view.scan()) * 4
 
         def pinned() -> int:
-            pins = tree.register.head().manifest.snapshots
-            return pins["spark-test"].renewed if "spark-test" in pins else 0
+            pins = tree.board.read().pins
+            return pins["spark-test"].entered if "spark-test" in pins else 0
 
         seen = []
         for place, _ in enumerate(kept(batches, tree, view, Hold("spark-test", 1000.0))):

@@ -137,10 +137,18 @@ def gc(session: Session, namespace: str, apply: bool) -> None:
         return
     due = (*plan.due, *plan.orphans)
     shown = [(item, "now") for item in due]
-    shown += [(item, f"in {age_text(max(item.due - now, 0))}") for item in plan.waiting]
+    for item in plan.waiting:
+        left = None if item.due is None else age_text(max(item.due - now, 0))
+        shown.append((item, "when it is released" if left is None else f"in {left}"))
     if not apply and shown:
         rows = [
-            [item.key, bytes_text(item.size), item.reason, when, moment_text(item.due)]
+            [
+                item.key,
+                bytes_text(item.size),
+                item.reason,
+                when,
+                "" if item.due is None else moment_text(item.due),
+            ]
             for item, when in shown
         ]
         print_table(["object", "bytes", "why", "due", "since or from"], rows, "bytes")

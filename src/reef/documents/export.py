@@ -112,7 +112,10 @@ def export(
         _make_room(store, destination.url, overwrite)
         total = sum(info.size for info in view.segments) + view.unfolded.nbytes
         splits = max(1, -(-total // file_bytes), min(parts, total // SMALLEST_SPLIT))
-        ranges = plan_ranges(view, filter, Aim(splits), store.concurrently)
+        try:
+            ranges = plan_ranges(view, filter, Aim(splits), store.concurrently)
+        except ObjectNotFound as gone:
+            raise _past(gone) from None
         moment = moment_of(view)
         files = work(
             [
@@ -178,7 +181,7 @@ def write_file(view: View, part: ExportPart, memory: MemoryRuns | None = None) -
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
                 rows += table.num_rows
     except ObjectNotFound as gone:
-        raise PastRetention(f"the state being exported is no longer retained: {gone}") from None
+        raise _past(gone) from None
     data = target.getbuffer()
     store = part.destination.open()
     try:
@@ -186,6 +189,10 @@ def write_file(view: View, part: ExportPart, memory: MemoryRuns | None = None) -
     finally:
         store.close()
     return ExportedFile(part.name, rows, data.nbytes)
+
+
+def _past(gone: ObjectNotFound) -> PastRetention:
+    return PastRetention(f"the state being exported is no longer retained: {gone}")
 
 
 def _row_groups(scan: Scan) -> Any:

@@ -28,7 +28,8 @@ from reef.lsm.read.view import View
 from reef.lsm.repair.rebuild import Rebuilt, rebuild
 from reef.lsm.repair.repair import Repaired, repair
 from reef.lsm.repair.verify import Report, verify
-from reef.lsm.retention.collect import Collected, collect
+from reef.lsm.retention.collect import collect
+from reef.lsm.retention.collector import Collected
 from reef.lsm.tree import Tree
 from reef.lsm.upkeep.compact import Compacted, compact
 from reef.lsm.upkeep.compaction import plan_compaction
@@ -311,14 +312,14 @@ class Namespace(Reading):
         """The state of now, kept from collection until it is closed, however long that takes.
 
         It is renewed as long as this process lives; if it dies, the state is kept for `seconds`
-        longer. Works on any handle, and costs a publication.
+        longer. Works on any handle, and costs a few requests that nobody else waits for.
         """
         self._check_open()
         if not isinstance(seconds, int | float) or not 0 < seconds < 1e9:
             raise InvalidInput(f"a snapshot is kept for some seconds, not {seconds!r}")
         if self._writer is None:
             self.refresh()
-        return Snapshot(self._tree, seconds)
+        return Snapshot(self._tree, seconds, self._renew)
 
     def changes(self, *, after: int = 0) -> Iterator[Change]:
         """The operations committed after that LSN, in order, up to now. `PastRetention` if some
@@ -346,7 +347,7 @@ class Namespace(Reading):
 
     def status(self) -> Status:
         """The shape of the tree: levels, segments, unfolded log, epochs, what waits for GC."""
-        return status_of(self.name, self._current())
+        return status_of(self.name, self._current(), self._tree.board.read())
 
     def _current(self) -> View:
         if self._closed:

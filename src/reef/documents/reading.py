@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -15,7 +16,15 @@ from reef.data.interval import interval_of, prefix_interval
 from reef.data.rows import ID
 from reef.data.schema import Schema
 from reef.documents.batches import parsed_filter
-from reef.documents.export import FILE_BYTES, Exported, destination_at, export, write_file
+from reef.documents.export import (
+    FILE_BYTES,
+    Exported,
+    ExportedFile,
+    ExportPart,
+    destination_at,
+    export,
+    write_file,
+)
 from reef.documents.scan import Scan
 from reef.errors import Corruption, InvalidInput, ObjectNotFound, PastRetention
 from reef.lsm.read.view import View
@@ -141,18 +150,28 @@ class Reading(ABC):
     ) -> Exported:
         """Write the documents as Parquet files of about that size of segments each to a folder or
         bucket, which must be empty unless `overwrite`. It is complete when `_SUCCESS` is there."""
-        view = self._current()
-        memory = view.pin()
-        wanted = None if columns is None else tuple(check_columns(columns, view.schema))
-        return export(
-            view,
-            destination_at(destination, storage),
-            lambda parts: [write_file(view, part, memory) for part in parts],
-            columns=wanted,
-            filter=parsed_filter(filter, view.schema),
-            overwrite=overwrite,
-            file_bytes=file_bytes,
-        )
+        target = destination_at(destination, storage)
+        for attempt in range(_ATTEMPTS):
+            view = self._current()
+            memory = view.pin()
+            wanted = None if columns is None else tuple(check_columns(columns, view.schema))
+            try:
+                return export(
+                    view,
+                    target,
+                    partial(_write_files, view, memory),
+                    columns=wanted,
+                    filter=parsed_filter(filter, view.schema),
+                    # What an attempt before this one left is its own.
+                    overwrite=overwrite or attempt > 0,
+                    file_bytes=file_bytes,
+                )
+            except PastRetention:
+                # The state was collected: one that this handle held for long, or one that took
+                # longer to write than it was retained.
+                if attempt + 1 == _ATTEMPTS or not self._renew():
+                    raise
+        raise AssertionError
 
     def count(self, filter: Expression | str | None = None) -> int:
         """How many documents there are (that the filter keeps)."""
@@ -186,6 +205,12 @@ class Reading(ABC):
             if gone.key.endswith(info.key):
                 raise Corruption(info.key, "it is missing, and the newest state needs it") from gone
         return view
+
+
+def _write_files(
+    view: View, memory: pa.RecordBatch | None, parts: Sequence[ExportPart]
+) -> list[ExportedFile]:
+    return [write_file(view, part, memory) for part in parts]
 
 
 def _past(gone: ObjectNotFound) -> PastRetention:

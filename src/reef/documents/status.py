@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reef.lsm.read.view import View
+from reef.lsm.retention.pinboard import Pins
 from reef.lsm.upkeep.compaction import runs_by_level
+from reef.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,15 @@ class Status:
     grace: float
 
 
-def status_of(name: str, view: View) -> Status:
-    """The shape of the state that a view reads from."""
+def _pinned(manifest: Manifest, board: Pins) -> Iterator[tuple[str, int, int, str]]:
+    for name, state in board.pins.items():
+        yield name, state.generation, state.lsn, " for good" if state.seconds is None else ""
+    for name, old in manifest.snapshots.items():
+        yield name, old.generation, old.lsn, ""
+
+
+def status_of(name: str, view: View, board: Pins) -> Status:
+    """The shape of the state that a view reads from, and what is pinned."""
     manifest = view.manifest
     unfolded = view.unfolded
     levels = tuple(
@@ -82,8 +92,8 @@ def status_of(name: str, view: View) -> Status:
         orphan_floor=manifest.orphan_floor,
         window_segments=len(manifest.window),
         pinned=tuple(
-            f"generation {held.generation}, lsn {held.lsn}, as {name}"
-            for name, held in sorted(manifest.snapshots.items())
+            f"generation {generation}, lsn {lsn}, as {name}{length}"
+            for name, generation, lsn, length in sorted(_pinned(manifest, board))
         ),
         retention=manifest.settings.retention,
         grace=manifest.settings.grace,

@@ -11,6 +11,7 @@ from reef.log import Log, LogEntry, LogTail
 from reef.log.tail import heeding_skips
 from reef.lsm.options import Options
 from reef.lsm.read.view import Readers, View
+from reef.lsm.retention.pinboard import PinBoard
 from reef.lsm.retention.reachability import first_retained_slot, is_retained_slot
 from reef.lsm.unfolded import Unfolded
 from reef.manifest import Head, Manifest, manifest_register
@@ -41,6 +42,7 @@ class Tree(Follower[Manifest, Unfolded]):
         self.name = name
         self.options = options
         self.cache = cache
+        self.board = PinBoard(store, environment, identity, name)
         self.closing = False
         self.readers = Readers(store, cache)
         self._view: View | None = None

@@ -39,8 +39,9 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pin(msgspec.Struct, frozen=True, array_like=True):
-    """A state that somebody reads: whatever `generation` and the log through `lsn` need is kept,
-    for `seconds` since generation `renewed` appeared."""
+    """A state that somebody reads, as former versions kept it in the manifest: whatever
+    `generation` and the log through `lsn` need is kept, for `seconds` since generation `renewed`
+    appeared. It is understood, and not written any more."""
 
     generation: int
     lsn: int
@@ -53,8 +54,8 @@ class Manifest(Root, frozen=True, omit_defaults=True):
 
     Who owns which fields: writers `writer_epoch`; indexers `segments` (adding), `window`,
     `schema`, `wal_floor`, `last_applied_lsn`; compactors `compactor_epoch` and `segments`
-    (swapping); collectors `orphan_floor`, `superseded`, `folded`. Snapshot holders and
-    branches own the maps named after them.
+    (swapping); collectors `orphan_floor`, `oldest_generation`, `superseded`, `folded`.
+    `snapshots` are pins of former versions.
 
     Of the live segments those of small runs are named by the manifest itself, and the others by the
     list objects that `lists` names; `segments` holds all of them, whoever names them. In the same
@@ -62,7 +63,8 @@ class Manifest(Root, frozen=True, omit_defaults=True):
 
     `orphan_floor` condemns: a segment born before it can never be published any more,
     whoever made it and however long it slept, so whatever is unnamed and born before
-    may be deleted.
+    may be deleted. `oldest_generation` is the oldest one that is retained: the objects of those
+    before it may be gone, and what lies in their place is believed only if a pin vouches for it.
     """
 
     schema: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -81,6 +83,7 @@ class Manifest(Root, frozen=True, omit_defaults=True):
     folded: tuple[LogSpan, ...] = ()
     snapshots: dict[str, Pin] = msgspec.field(default_factory=dict)
     branches: dict[str, Any] = msgspec.field(default_factory=dict)
+    oldest_generation: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.segments, Segments):

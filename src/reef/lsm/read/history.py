@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from reef.errors import InvalidInput, ObjectNotFound, PastRetention
+from reef.errors import Corruption, InvalidInput, ObjectNotFound, PastRetention
 from reef.log import LogEntry
 from reef.log.tail import MissingSlot
 from reef.lsm.read.view import View
-from reef.lsm.retention.reachability import first_retained_slot
+from reef.lsm.retention.reachability import are_retained_slots, first_retained_slot
 from reef.lsm.tree import Tree, replayed, unfolded_above
 from reef.manifest import Manifest
 
@@ -20,16 +20,18 @@ _MICROSECOND = 1e-6
 
 @dataclass(frozen=True)
 class Moment:
-    """A state, told by what it is read through: a generation's segments, and the log above them
-    through slot `lsn`. Means the same wherever and whenever it is read."""
+    """A state, told by what it is read through: the segments of the generation with that nonce,
+    and the log above them through slot `lsn`. Means the same wherever and whenever it is read."""
 
     generation: int
     lsn: int
+    nonce: str
 
 
 def moment_of(view: View) -> Moment:
     """What a view can be told by."""
-    return Moment(view.manifest.generation, view.unfolded.next_lsn - 1)
+    manifest = view.manifest
+    return Moment(manifest.generation, view.unfolded.next_lsn - 1, manifest.nonce)
 
 
 def view_of(tree: Tree, moment: Moment) -> View:
@@ -37,13 +39,15 @@ def view_of(tree: Tree, moment: Moment) -> View:
     gone = f"generation {moment.generation} with the log through {moment.lsn} is no longer retained"
     try:
         manifest = tree.register.read_generation(moment.generation)
+        if manifest.nonce != moment.nonce:
+            # Its number was collected, and won again by somebody who slept.
+            raise PastRetention(gone)
         unfolded = unfolded_above(manifest)
         if moment.lsn >= unfolded.next_lsn:
-            newest = tree.register.head()
             unfolded = replayed(tree, manifest, moment.lsn)
-            if first_retained_slot(newest.manifest) > manifest.wal_floor or (
-                tree.confirmed(newest, manifest.wal_floor) is None
-            ):
+            # Slots that are retained after they were read were not collected before.
+            newest = tree.register.head().root
+            if not are_retained_slots(newest, manifest.wal_floor, moment.lsn):
                 raise PastRetention(gone)
             unfolded.next_lsn = moment.lsn + 1
     except (ObjectNotFound, MissingSlot):
@@ -76,16 +80,40 @@ def view_at(
 
 def view_at_generation(tree: Tree, generation: int) -> View:
     """What that generation's segments hold: every slot through its `last_applied_lsn`."""
-    newest = tree.register.head().manifest
+    try:
+        found = tree.register.read_generation(generation) if generation > 0 else None
+    except ObjectNotFound:
+        found = None
+    # The root is read afterwards: a generation that it retains was not collected before.
+    newest = tree.register.head().root
     if generation > newest.generation or generation < 1:
         raise InvalidInput(
             f"there is no generation {generation}; the newest is {newest.generation}"
         )
-    try:
-        manifest = tree.register.read_generation(generation)
-    except ObjectNotFound:
-        raise PastRetention(f"generation {generation} is no longer retained") from None
-    return View(manifest, unfolded_above(manifest), tree.readers, tree.store)
+    if found is None or not _is_genuine(tree, found, newest):
+        raise PastRetention(f"generation {generation} is no longer retained")
+    return View(found, unfolded_above(found), tree.readers, tree.store)
+
+
+def _is_genuine(tree: Tree, manifest: Manifest, newest: Manifest) -> bool:
+    """Whether an object is the generation that was published under its number, and not one that a
+    sleeper put there once that was gone: the one after it was made from it, or a pin says so."""
+    if manifest.generation >= newest.oldest_generation:
+        # It was never collected. It may have been damaged, though, and moved away by a repair.
+        following = manifest.generation + 1
+        if following > newest.generation:
+            return manifest.nonce == newest.nonce
+        try:
+            after = (
+                newest
+                if following == newest.generation
+                else tree.register.read_generation(following)
+            )
+        except (ObjectNotFound, Corruption):
+            return True
+        return after.previous in ("", manifest.nonce)
+    pins = tree.board.read().pins.values()
+    return any((pin.generation, pin.nonce) == (manifest.generation, manifest.nonce) for pin in pins)
 
 
 def view_at_lsn(tree: Tree, lsn: int) -> View:
@@ -126,7 +154,7 @@ def _replayed(
 ) -> View:
     newest = tree.register.head()
     head = newest.manifest
-    manifest = head if early_enough(head) else _newest(tree, early_enough)
+    manifest = head if early_enough(head) else _newest(tree, head, early_enough)
     if manifest is None:
         raise PastRetention(f"{name} is before anything that is still retained")
     if manifest.wal_floor < first_retained_slot(head):
@@ -135,14 +163,18 @@ def _replayed(
         unfolded = replayed(tree, manifest, last, included)
     except MissingSlot:
         raise PastRetention(f"the log up to {name} is no longer retained") from None
-    if tree.confirmed(newest, manifest.wal_floor) is None:
+    confirmed = tree.confirmed(newest, manifest.wal_floor)
+    if confirmed is None or manifest.generation < confirmed.root.oldest_generation:
         raise PastRetention(f"the log up to {name} is no longer retained")
     return View(manifest, unfolded, tree.readers, tree.store)
 
 
-def _newest(tree: Tree, early_enough: Callable[[Manifest], bool]) -> Manifest | None:
+def _newest(
+    tree: Tree, head: Manifest, early_enough: Callable[[Manifest], bool]
+) -> Manifest | None:
     """The newest retained generation that is early enough, by bisection."""
-    generations = [generation for generation, _ in tree.register.generations()]
+    listed = tree.register.generations(after=max(0, head.oldest_generation - 1))
+    generations = [generation for generation, _ in listed if generation < head.generation]
     best: Manifest | None = None
     low, high = 0, len(generations)
     while low < high:

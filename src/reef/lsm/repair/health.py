@@ -22,9 +22,16 @@ from reef.log import WAL, LogEntry
 from reef.log.tail import GivenUp, MissingSlot, heeding_skips, read_slots
 from reef.lsm.records import Ingest, records_of
 from reef.lsm.repair.lists import BrokenLists, find_broken_lists
+from reef.lsm.repair.pinned import (
+    examine_board,
+    is_believed,
+    missing_pinned,
+    pinned_generations,
+)
 from reef.lsm.repair.quarantine import quarantined
 from reef.lsm.retention.collect import list_objects
-from reef.lsm.retention.reachability import first_retained_slot, is_retained_slot
+from reef.lsm.retention.pinboard import Pins
+from reef.lsm.retention.reachability import is_retained_slot, retained_slots
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.unfolded import Unfolded
 from reef.lsm.upkeep.executor import Executor
@@ -91,6 +98,7 @@ class Health:
     head: Head[Manifest]
     log: LogHealth
     live: tuple[SegmentInfo, ...]
+    board_damage: list[Problem]
     infos: dict[str, SegmentInfo]
     segments: dict[str, list[Problem]]
     left_over: dict[str, list[Problem]]
@@ -103,6 +111,7 @@ class Health:
             self.damaged_generations
             or self.missing_generations
             or self.hint
+            or self.board_damage
             or log.damaged
             or log.folded_damaged
             or log.stop
@@ -213,7 +222,16 @@ def _examine(
     broken = find_broken_lists(head)
     if broken is not None:
         raise ListsUnreadable(broken)
-    missing = _missing(tree, head.manifest, generations, {*generations, *damaged, *newer})
+    board, board_damage = examine_board(tree)
+    pinned = pinned_generations(board, head.root)
+    oldest = head.root.oldest_generation
+    generations = {
+        n: found for n, found in generations.items() if is_believed(found, head.root, pinned)
+    }
+    damaged = {n: found for n, found in damaged.items() if n >= oldest or n in pinned}
+    newer = {n: found for n, found in newer.items() if n >= oldest or n in pinned}
+    known = {*generations, *damaged, *newer}
+    missing = _missing(tree, head.manifest, generations, known, board)
     log = heeding_skips(partial(_log, tree, head, objects, progress))
     live = (*head.manifest.segments, *head.manifest.window, *log.unfolded.ingests)
     wanted = {info.key: info for info in (*live, *log.unfolded.dropped)}
@@ -224,7 +242,7 @@ def _examine(
         for info in _still_named(manifest):
             if info.key in wanted:
                 continue
-            if info.key in protected:
+            if info.key in protected or manifest.generation in pinned:
                 wanted[info.key] = info
             elif left_over and info.key in present:
                 others[info.key] = info
@@ -248,6 +266,7 @@ def _examine(
         head,
         log,
         live,
+        board_damage,
         {**others, **wanted},
         dict(zip(wanted, checked, strict=True)),
         {
@@ -280,18 +299,20 @@ def _still_named(manifest: Manifest) -> tuple[SegmentInfo, ...]:
 
 
 def _missing(
-    tree: Tree, head: Manifest, generations: dict[int, Manifest], known: set[int]
+    tree: Tree, head: Manifest, generations: dict[int, Manifest], known: set[int], board: Pins
 ) -> dict[int, Problem]:
     """Generations that must be there and are not; one found after all is added to the others.
 
-    What is collected is forgotten first. So as long as the head lists what a generation superseded
-    or folded, the one before it and all since are retained. One that a repair set aside, or
-    noted as gone, is not missed again.
+    What is collected is forgotten first: the oldest that is retained and all since are there, and
+    so is each that is pinned. Collectors of former versions left no such number: there, as long
+    as the head lists what a generation superseded or folded, the one before it and all since
+    are retained. One that a repair set aside, or noted as gone, is not missed again.
     """
     listed = [gone.generation for gone in head.superseded]
     listed += [span.generation for span in head.folded]
-    missing: dict[int, Problem] = {}
-    first = max(1, min(listed, default=head.generation + 1) - 1)
+    lost = missing_pinned(tree, head, known, board)
+    missing = {n: p for p in lost if (n := MANIFESTS.generation_of(p.key)) is not None}
+    first = max(1, head.oldest_generation or min(listed, default=head.generation + 1) - 1)
     for number in range(head.generation - 1, first - 1, -1):
         if number in known:
             continue
@@ -319,7 +340,8 @@ def _log(
     floor = manifest.wal_floor
     present = {lsn for info in objects if (lsn := WAL.lsn_of(info.key)) is not None}
     last = max(present, default=floor - 1)
-    slots = range(first_retained_slot(manifest), last + 1)
+    folded = [lsn for slots in retained_slots(manifest) for lsn in slots]
+    slots = [*folded, *range(floor, last + 1)]
     health = LogHealth(unfolded_above(manifest), max(last + 1, floor), skipped=set(skips))
     troubles: dict[int, Corruption] = {}
     done = 0

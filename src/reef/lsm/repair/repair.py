@@ -148,6 +148,10 @@ def _plan(tree: Tree, health: Health) -> _Plan:
     _plan_manifests(health, plan)
     _plan_segments(tree, health, plan)
     _plan_history(health, plan)
+    for problem in health.board_damage:
+        # The board falls back to the one before it. Holders of pins that it lacks enter them anew.
+        plan.move.append(problem.key)
+        plan.actions.append(f"move {problem.key} to {QUARANTINE}{problem.key}: {problem.meaning}")
     return plan
 
 

@@ -55,6 +55,7 @@ def verify(
     problems += health.missing_generations.values()
     if health.hint is not None:
         problems.append(health.hint)
+    problems += health.board_damage
     if log.last_is_damaged:
         (damage,) = log.damaged.values()
         meaning = f"{damage.meaning}; taken as never committed, being the last of the log"

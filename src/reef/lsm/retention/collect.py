@@ -1,23 +1,8 @@
-"""Collecting: forget by publication first, delete afterwards.
-
-The order that makes it safe, whoever else is at work and whoever dies where:
-
-1. A publication drops what is due from the manifest's lists and raises the orphan floor. From
-   here on no indexer or compactor can publish a segment born below the floor.
-2. If there are orphans, a log record carries the floor into the log. From its slot on no bulk load
-   can ingest such a segment either, and what was ingested before it has been seen.
-3. Only then objects are deleted, and of them only what the published manifest and the log leave
-   unneeded: a repair may have named again what the plan took for due. From the publication on it
-   cannot any more, since nothing protects what was forgotten. Dying in between leaves objects that
-   the next pass finds.
-"""
+"""Collecting a tree: what its manifests, its log and its pinned states name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -25,125 +10,115 @@ from reef.errors import ConcurrentPublication
 from reef.log import WAL
 from reef.log.tail import MissingSlot
 from reef.lsm.records import Condemn, encode_condemn
-from reef.lsm.retention.collection import Collection, Doomed, plan_collection
-from reef.lsm.retention.reachability import is_retained_slot, reachable_segments
+from reef.lsm.retention import collector
+from reef.lsm.retention.collection import Naming, Pinned, Plan
+from reef.lsm.retention.collector import Collected, Face, Replan
+from reef.lsm.retention.pinboard import PinnedState
+from reef.lsm.retention.pins import needs_of
+from reef.lsm.retention.reachability import Needs, kept_objects, kept_slots, reachable_segments
 from reef.lsm.tree import Tree, replayed
 from reef.lsm.write.guest import append_as_guest
-from reef.manifest import Manifest
+from reef.manifest import MANIFESTS, Manifest, Pin
 from reef.manifest.lists import PREFIX as LIST_PREFIX
+from reef.manifest.lists import birth_of_list
 from reef.manifest.manifests import PREFIX as MANIFEST_PREFIX
-from reef.segment import SegmentInfo
 from reef.segment.info import PREFIX as SEGMENT_PREFIX
-from reef.store.contract import ObjectInfo, Store
+from reef.segment.info import birth_of
+from reef.store.contract import ObjectInfo
 
-_CLOCK = "clock"
-
-
-@dataclass(frozen=True)
-class Collected:
-    """What a pass found and, when applied, deleted."""
-
-    plan: Collection
-    applied: bool
-    deleted: int
-    bytes: int
+FOLDERS = (MANIFEST_PREFIX, WAL.prefix, SEGMENT_PREFIX, LIST_PREFIX)
 
 
-class _Pinned(Exception):
-    """A state was pinned since the plan was made."""
+def _birth(key: str) -> int | None:
+    """When the maker of a segment or a list began."""
+    birth = birth_of(key)
+    return birth_of_list(key) if birth is None else birth
+
+
+NAMING = Naming(WAL.lsn_of, MANIFESTS.generation_of, _birth)
 
 
 def collect(tree: Tree, *, apply: bool) -> Collected:
     """Find what nothing needs any more and, with `apply`, delete what is due."""
-    while True:
-        with suppress(_Pinned):
-            return _collect(tree, apply)
+    return collector.collect(_TreeFace(tree), apply=apply)
 
 
-def _collect(tree: Tree, apply: bool) -> Collected:
-    # The time comes first: whatever was pinned by then, the root that is read afterwards tells.
-    now = bucket_time(tree) if apply else tree.environment.now()
-    head = tree.register.head()
-    objects = list_objects(tree)
-    plan = plan_collection(head.manifest, objects, _ingested(tree, head.manifest, objects), now)
-    if not apply:
-        return Collected(plan, False, 0, 0)
+class _TreeFace(Face[Manifest]):
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.store = tree.store
+        self.environment = tree.environment
+        self.register = tree.register
+        self.board = tree.board
+        self.naming = NAMING
+        self.folders = FOLDERS
+        self._known: dict[str, Pin] = {}
+        self._lapsed: set[str] = set()
 
-    planned = {name: held.generation for name, held in head.manifest.snapshots.items()}
+    def named(self, root: Manifest, objects: Sequence[ObjectInfo]) -> Collection[str]:
+        named = reachable_segments(root, ())
+        if all(info.key in named or not info.key.startswith(SEGMENT_PREFIX) for info in objects):
+            return named
+        try:
+            unfolded = replayed(self.tree, root)
+        except MissingSlot as gap:
+            self.tree.past(gap)
+            raise ConcurrentPublication("another collector was at work meanwhile") from None
+        return named | {info.key for info in unfolded.named}
 
-    def forget(newest: Manifest) -> Manifest | None:
-        for name, held in newest.snapshots.items():
-            if planned.get(name) != held.generation or plan.lapsed.get(name, held) != held:
-                raise _Pinned
-        pins = {name: held for name, held in newest.snapshots.items() if name not in plan.lapsed}
-        superseded = newest.superseded.where(lambda gone: gone.generation > plan.forgotten)
-        folded = tuple(span for span in newest.folded if span.generation > plan.forgotten)
-        floor = max(newest.orphan_floor, plan.orphan_floor)
-        edited = msgspec.structs.replace(
-            newest, superseded=superseded, folded=folded, orphan_floor=floor, snapshots=pins
-        )
-        unchanged = (newest.superseded, newest.folded, newest.orphan_floor, newest.snapshots)
-        return None if (superseded, folded, floor, pins) == unchanged else edited
-
-    head = tree.register.publish(forget, head)
-    if plan.orphans:
-        floor = head.manifest.orphan_floor
-        append_as_guest(tree, lambda view: ([], [encode_condemn(Condemn(floor))]))
-    victims = _unneeded(tree, head.manifest, (*plan.due, *plan.orphans))
-    # In order: whoever finds a slot or a generation gone knows that those before it went first.
-    tree.store.delete_many(sorted(victim.key for victim in victims))
-    return Collected(plan, True, len(victims), sum(victim.size for victim in victims))
-
-
-def _unneeded(tree: Tree, published: Manifest, doomed: Sequence[Doomed]) -> list[Doomed]:
-    """Those of the planned objects that neither the manifest just published nor the log names."""
-    if not any(item.key.startswith((SEGMENT_PREFIX, LIST_PREFIX)) for item in doomed):
-        named: set[str] = set()
-    else:
-        tree.refresh()
-        view = tree.view
+    def still_named(self, published: Manifest) -> Collection[str]:
+        self.tree.refresh()
+        view = self.tree.view
         named = reachable_segments(published, ())
-        named |= reachable_segments(view.manifest, view.unfolded.named)
-    return [item for item in doomed if item.key not in named and not _is_kept(published, item.key)]
+        return named | reachable_segments(view.manifest, view.unfolded.named)
 
+    def needs(self, state: PinnedState) -> Needs:
+        return needs_of(self.tree, state)
 
-def _is_kept(published: Manifest, key: str) -> bool:
-    lsn = WAL.lsn_of(key)
-    return lsn is not None and is_retained_slot(published, lsn)
+    def forget(self, newest: Manifest, plan: Plan, pinned: Sequence[Needs]) -> Manifest | None:
+        superseded, folded = newest.superseded, newest.folded
+        if plan.forgets:
+            superseded = kept_objects(newest, plan.through, pinned)
+            folded = kept_slots(newest, plan.through, pinned)
+        changed = {
+            "superseded": superseded,
+            "folded": folded,
+            "oldest_generation": max(newest.oldest_generation, plan.oldest_generation),
+            "orphan_floor": max(newest.orphan_floor, plan.orphan_floor),
+            "snapshots": self._snapshots_left(newest),
+        }
+        if all(getattr(newest, name) == value for name, value in changed.items()):
+            return None
+        return msgspec.structs.replace(newest, **changed)
 
+    def condemn(self, floor: int) -> None:
+        append_as_guest(self.tree, lambda view: ([], [encode_condemn(Condemn(floor))]))
 
-def _ingested(
-    tree: Tree, manifest: Manifest, objects: Sequence[ObjectInfo]
-) -> tuple[SegmentInfo, ...]:
-    """The segments that unfolded ingest records name. The log is read only if some segment is
-    not named by the manifest already."""
-    named = reachable_segments(manifest, ())
-    if all(info.key in named or not info.key.startswith(SEGMENT_PREFIX) for info in objects):
-        return ()
-    try:
-        unfolded = replayed(tree, manifest)
-    except MissingSlot as gap:
-        tree.past(gap)
-        raise ConcurrentPublication("another collector was at work meanwhile") from None
-    return unfolded.named
+    # Pins of former versions are in the manifest, and last since the generation that renewed them.
+
+    def other_pins(self, root: Manifest, objects: Sequence[ObjectInfo], now: float) -> list[Pinned]:
+        self._known = dict(root.snapshots)
+        times = {MANIFESTS.generation_of(info.key): info.modified for info in objects}
+        found = []
+        for name, pin in sorted(root.snapshots.items()):
+            until = times.get(pin.renewed, float("-inf")) + pin.seconds
+            if until <= now:
+                self._lapsed.add(name)
+            else:
+                needs = self.needs(PinnedState(pin.generation, pin.lsn, "", True))
+                found.append(Pinned(name, needs, until))
+        return found
+
+    def _snapshots_left(self, newest: Manifest) -> dict[str, Pin]:
+        for name, pin in newest.snapshots.items():
+            before = self._known.get(name)
+            if before is None or before.generation != pin.generation:
+                raise Replan
+            if name in self._lapsed and before != pin:
+                raise Replan
+        return {name: pin for name, pin in newest.snapshots.items() if name not in self._lapsed}
 
 
 def list_objects(tree: Tree) -> list[ObjectInfo]:
     """Everything in the namespace's folders of manifests, log objects, segments and lists."""
-    listings = tree.store.concurrently(
-        [
-            partial(_listed, tree.store, prefix)
-            for prefix in (MANIFEST_PREFIX, WAL.prefix, SEGMENT_PREFIX, LIST_PREFIX)
-        ]
-    )
-    return [info for listing in listings for info in listing]
-
-
-def _listed(store: Store, prefix: str) -> list[ObjectInfo]:
-    return list(store.list(prefix))
-
-
-def bucket_time(tree: Tree) -> float:
-    """What the bucket's own clock says now."""
-    tree.store.put(_CLOCK, b"")
-    return tree.store.head(_CLOCK).modified
+    return collector.list_objects(tree.store, FOLDERS)

@@ -1,50 +1,76 @@
-"""What to delete: a pure plan over a manifest and a listing of the bucket.
+"""What to delete: a pure plan over a root, its pins and a listing of the bucket.
 
 Time here is the bucket's own: the modification times that it stamps on objects, and `now` taken
-from the same clock. A generation's moment is when its object appeared; what it superseded stays
-until the retention and the grace period have both passed since then, and longer while a pin holds a
-generation that needs it.
+from the same clock. A generation's moment is when its object appeared; what it retired stays
+until the retention and the grace period have both passed since then, and longer while a pinned
+state needs it. Nothing is unsafe to delete because of a time: what may go was forgotten first.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from reef.log import WAL
-from reef.lsm.retention.reachability import oldest_pinned, reachable_segments
-from reef.manifest import MANIFESTS, Manifest, Pin
-from reef.manifest.lists import birth_of_list
-from reef.segment import SegmentInfo
-from reef.segment.info import birth_of
+from reef.lsm.retention.reachability import (
+    Needs,
+    Retaining,
+    kept_objects,
+    kept_slots,
+    span_of,
+)
+from reef.manifest import LogSpan
 from reef.store.contract import ObjectInfo
+
+Number = Callable[[str], int | None]
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What a key says: the slot of a log object, the generation of a root, or the birth of an
+    object that roots and log entries name; None for any other key."""
+
+    slot_of: Number
+    generation_of: Number
+    birth_of: Number
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A state that is pinned: by which name, what it needs, and until when, if it is known."""
+
+    name: str
+    needs: Needs
+    until: float | None = None
 
 
 @dataclass(frozen=True)
 class Doomed:
-    """An object that nothing needs, why, and from when on it may be deleted."""
+    """An object that only the past needs, or nobody, why, and from when on it may be deleted; None
+    as long as a pin without end needs it."""
 
     key: str
     size: int
     reason: str
-    due: float
+    due: float | None
 
 
 @dataclass(frozen=True)
-class Collection:
-    """A plan. `due` may go now, `waiting` later; `orphans` need the floor raised first.
+class Plan:
+    """`due` may go now, `waiting` later; `orphans` need the floor raised first.
 
-    What generations through `forgotten` superseded is due, and `orphan_floor` is the birth
-    generation below which unnamed segments are condemned. `lapsed` are pins that were not renewed.
+    What generations through `through` retired is forgotten, except what pins need, and
+    `oldest_generation` is then the oldest that is retained. `orphan_floor` is the birth below which
+    unnamed objects are condemned. `forgets` says whether there is anything for a root to forget.
     """
 
     due: tuple[Doomed, ...]
     waiting: tuple[Doomed, ...]
     orphans: tuple[Doomed, ...]
-    forgotten: int
+    through: int
+    oldest_generation: int
     orphan_floor: int
-    lapsed: Mapping[str, Pin] = field(default_factory=dict)
+    forgets: bool
 
     @property
     def bytes(self) -> int:
@@ -53,96 +79,175 @@ class Collection:
 
 
 def plan_collection(
-    manifest: Manifest,
+    root: Retaining,
     objects: Sequence[ObjectInfo],
-    ingests: Iterable[SegmentInfo],
+    named: Collection[str],
     now: float,
-) -> Collection:
-    """Sort every object that nothing needs into those due, those waiting, and orphans."""
-    settings = manifest.settings
-    patience = max(settings.retention, settings.grace)
-    moment = _moments(objects, now)
-    listed = {info.key: info for info in objects}
-    doomed: list[Doomed] = []
+    naming: Naming,
+    pinned: Sequence[Pinned] = (),
+) -> Plan:
+    """Sort every object that is not needed for good into those due, those waiting, and orphans.
+    `named` are the keys that the root, its lists and the unfolded log name."""
+    return _Planner(root, objects, now, naming, pinned).plan(named)
 
-    lapses = {
-        name: moment(held.renewed) + held.seconds for name, held in manifest.snapshots.items()
-    }
-    lapsed = {name: held for name, held in manifest.snapshots.items() if lapses[name] <= now}
-    pins = {name: held for name, held in manifest.snapshots.items() if name not in lapsed}
-    oldest = oldest_pinned(pins)
 
-    def doom(info: ObjectInfo, reason: str, since: float, needed_until: int) -> None:
-        """`needed_until` is the last generation that needs the object."""
-        due = since + patience
-        for name, held in pins.items():
-            if held.generation <= needed_until and lapses[name] > due:
-                reason, due = f"{reason}, and pinned as {name}", lapses[name]
-        doomed.append(Doomed(info.key, info.size, reason, due))
+class _Planner:
+    def __init__(
+        self,
+        root: Retaining,
+        objects: Sequence[ObjectInfo],
+        now: float,
+        naming: Naming,
+        pinned: Sequence[Pinned],
+    ) -> None:
+        settings = root.settings
+        self.root = root
+        self.objects = objects
+        self.now = now
+        self.naming = naming
+        self.pinned = pinned
+        self.patience = max(settings.retention, settings.grace)
+        self.moment = _moments(root, objects, naming, now)
+        latest = min(self.moment.latest_before(now - self.patience), root.generation)
+        self.through = max(latest, root.oldest_generation)
+        self.due: list[Doomed] = []
+        self.waiting: list[Doomed] = []
 
-    for gone in manifest.superseded:
-        info = listed.get(gone.key)
-        if info is not None:
-            reason = f"superseded by generation {gone.generation}"
-            doom(info, reason, moment(gone.generation), gone.generation - 1)
-    spans = sorted(manifest.folded, key=lambda span: span.first)
-    starts = [span.first for span in spans]
-    for info in objects:
-        lsn = WAL.lsn_of(info.key)
-        generation = MANIFESTS.generation_of(info.key)
-        if lsn is not None and lsn < manifest.wal_floor:
-            place = bisect_left(starts, lsn + 1) - 1
-            if place >= 0 and lsn <= spans[place].last:
-                by = spans[place].generation
-                doom(info, f"folded by generation {by}", moment(by), by - 1)
+    def plan(self, named: Collection[str]) -> Plan:
+        root, needs = self.root, [pin.needs for pin in self.pinned]
+        self._superseded()
+        self._slots()
+        forgets = (
+            kept_objects(root, self.through, needs) != root.superseded
+            or kept_slots(root, self.through, needs) != root.folded
+        )
+        oldest = self._generations(forgets)
+        orphans, young, floor = self._orphans(named)
+        return Plan(
+            tuple(self.due),
+            (*self.waiting, *young),
+            orphans,
+            self.through,
+            oldest,
+            floor,
+            forgets or oldest != root.oldest_generation,
+        )
+
+    def _superseded(self) -> None:
+        listed = {info.key: info for info in self.objects}
+        retired = {gone.key for gone in self.root.superseded}
+        holding: dict[str, list[Pinned]] = {}
+        unknown: list[Pinned] = []
+        for pin in self.pinned:
+            if pin.needs.keys is None:
+                unknown.append(pin)
+                continue
+            for key in retired & pin.needs.keys:
+                holding.setdefault(key, []).append(pin)
+        for gone in self.root.superseded:
+            if (info := listed.get(gone.key)) is not None:
+                holders = [*holding.get(gone.key, ()), *(p for p in unknown if p.needs.has(gone))]
+                reason = f"superseded by generation {gone.generation}"
+                self._retired(info, reason, gone.generation, holders)
+
+    def _retired(
+        self, info: ObjectInfo, reason: str, generation: int, holders: Sequence[Pinned]
+    ) -> None:
+        """Something that a generation stopped naming, or moved below the floor."""
+        due = self.moment(generation) + self.patience
+        if holders:
+            self._pinned(info, reason, due, holders)
+        elif generation <= self.through:
+            self.due.append(Doomed(info.key, info.size, reason, min(due, self.now)))
+        else:
+            self.waiting.append(Doomed(info.key, info.size, reason, due))
+
+    def _pinned(self, info: ObjectInfo, reason: str, due: float, holders: Sequence[Pinned]) -> None:
+        last = max(holders, key=lambda pin: float("inf") if pin.until is None else pin.until)
+        until = None if last.until is None else max(due, last.until)
+        reason = f"{reason}, and pinned as {last.name}"
+        self.waiting.append(Doomed(info.key, info.size, reason, until))
+
+    def _slots(self) -> None:
+        root = self.root
+        spans = sorted(root.folded, key=lambda span: span.first)
+        for info in self.objects:
+            lsn = self.naming.slot_of(info.key)
+            if lsn is None or lsn >= root.wal_floor:
+                continue
+            span = span_of(spans, lsn)
+            if span is not None:
+                only = LogSpan(lsn, lsn, span.generation)
+                holders = [pin for pin in self.pinned if pin.needs.part(only) is not None]
+                reason = f"folded by generation {span.generation}"
+                self._retired(info, reason, span.generation, holders)
+                continue
+            # Forgotten already, or put there by a writer that slept: nobody reads it.
+            due = info.modified + self.patience
+            doomed = Doomed(info.key, info.size, "a log slot below the floor", due)
+            (self.due if due <= self.now else self.waiting).append(doomed)
+
+    def _generations(self, forgets: bool) -> int:
+        """Old generations; the oldest that is retained from now on."""
+        root = self.root
+        aged: list[Doomed] = []
+        holding: dict[int, list[Pinned]] = {}
+        for pin in self.pinned:
+            holding.setdefault(pin.needs.generation, []).append(pin)
+        for info in self.objects:
+            generation = self.naming.generation_of(info.key)
+            if generation is None or generation >= root.generation:
+                continue
+            holders = holding.get(generation)
+            due = self.moment(generation + 1) + self.patience
+            if holders:
+                self._pinned(info, "an old generation", due, holders)
+            elif generation < root.oldest_generation:
+                reason = "a generation that is not retained"
+                self.due.append(Doomed(info.key, info.size, reason, self.now))
+            elif generation < self.through:
+                aged.append(Doomed(info.key, info.size, "an old generation", due))
             else:
-                doom(info, "a log slot below the floor", info.modified, 0)
-        elif generation is not None and generation < manifest.generation:
-            doom(info, "an old generation", moment(generation + 1), generation)
-    orphans, young, floor = _orphans(manifest, objects, ingests, now)
-    forgotten = moment.latest_before(now - patience)
-    return Collection(
-        tuple(item for item in doomed if item.due <= now),
-        tuple(item for item in doomed if item.due > now) + young,
-        orphans,
-        forgotten if oldest is None else min(forgotten, oldest),
-        floor,
-        lapsed,
-    )
+                self.waiting.append(Doomed(info.key, info.size, "an old generation", due))
+        if forgets or len(aged) > 1:
+            self.due += aged
+            return max(root.oldest_generation, self.through)
+        # To forget it is a publication, and makes the next old generation: not for one alone.
+        self.waiting += aged
+        return root.oldest_generation
+
+    def _orphans(
+        self, named: Collection[str]
+    ) -> tuple[tuple[Doomed, ...], tuple[Doomed, ...], int]:
+        """Unnamed objects: those to condemn, those still too young, and the floor that condemns.
+
+        The floor stays at or below the birth of every young one: a job that is still uploading
+        is left alone, however long it takes.
+        """
+        unnamed: list[tuple[int, Doomed, bool]] = []
+        for info in self.objects:
+            birth = self.naming.birth_of(info.key)
+            if birth is not None and info.key not in named:
+                due = info.modified + self.root.settings.grace
+                doomed = Doomed(info.key, info.size, "an orphan", due)
+                unnamed.append((birth, doomed, due <= self.now))
+        young = [birth for birth, _, ripe in unnamed if not ripe]
+        eligible = [birth for birth, _, ripe in unnamed if ripe]
+        floor = self.root.orphan_floor
+        if eligible:
+            floor = max(floor, min([max(eligible) + 1, *young]))
+        condemned = tuple(d for birth, d, ripe in unnamed if birth < floor and ripe)
+        waiting = tuple(d for birth, d, ripe in unnamed if not (birth < floor and ripe))
+        return condemned, waiting, floor
 
 
-def _orphans(
-    manifest: Manifest, objects: Sequence[ObjectInfo], ingests: Iterable[SegmentInfo], now: float
-) -> tuple[tuple[Doomed, ...], tuple[Doomed, ...], int]:
-    """Unnamed segments: those to condemn, those still too young, and the floor that condemns.
-
-    The floor stays at or below the birth of every young one: a job that is still uploading
-    is left alone, however long it takes.
-    """
-    named = reachable_segments(manifest, ingests)
-    unnamed = []
-    for info in objects:
-        birth = birth_of(info.key)
-        if birth is None:
-            birth = birth_of_list(info.key)
-        if birth is not None and info.key not in named:
-            due = info.modified + manifest.settings.grace
-            unnamed.append((birth, Doomed(info.key, info.size, "an orphan", due)))
-    young = [birth for birth, doomed in unnamed if doomed.due > now]
-    eligible = [birth for birth, doomed in unnamed if doomed.due <= now]
-    floor = manifest.orphan_floor
-    if eligible:
-        floor = max(floor, min([max(eligible) + 1, *young]))
-    condemned = tuple(d for birth, d in unnamed if birth < floor and d.due <= now)
-    waiting = tuple(d for birth, d in unnamed if not (birth < floor and d.due <= now))
-    return condemned, waiting, floor
-
-
-def _moments(objects: Sequence[ObjectInfo], now: float) -> _Moments:
+def _moments(
+    root: Retaining, objects: Sequence[ObjectInfo], naming: Naming, now: float
+) -> _Moments:
     times: dict[int, float] = {}
     for info in objects:
-        generation = MANIFESTS.generation_of(info.key)
-        if generation is not None:
+        generation = naming.generation_of(info.key)
+        if generation is not None and generation >= root.oldest_generation:
             times[generation] = info.modified
     return _Moments(times, now)
 
@@ -150,7 +255,7 @@ def _moments(objects: Sequence[ObjectInfo], now: float) -> _Moments:
 class _Moments:
     """When generations appeared. One that is gone counts as the next one that is there.
 
-    So does one that was collected and put there again, by a publisher that slept: it bears a later
+    So does one that was lost and put there again, by a publisher that slept: it bears a later
     time than its successors, and none can have come after them.
     """
 

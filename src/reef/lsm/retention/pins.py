@@ -1,88 +1,69 @@
-"""Pins: a state that somebody reads is kept from collection for as long as they say so.
-
-A pin is an entry of the manifest, made, renewed and taken away by publication. One that is not
-renewed lapses, by the bucket's own clock. What a collector forgets it forgets by publication, so
-it sees the pins that were there before. Only manifests themselves are deleted without one. For
-them, a collector takes the bucket's time before it reads the root, and a state can only be pinned
-well before its manifest is due: whoever finds that it is due, finds the pin.
-"""
+"""Pinning: a state that somebody reads is kept from collection for as long as they say so."""
 
 from __future__ import annotations
 
-import msgspec
-
-from reef.errors import ObjectNotFound, PastRetention
+from reef.errors import Corruption, ObjectNotFound, PastRetention, UnsupportedFormat
 from reef.lsm.read.history import moment_of
 from reef.lsm.read.view import View
-from reef.lsm.retention.reachability import first_retained_slot, reachable_segments
-from reef.lsm.tree import Tree
-from reef.manifest import Manifest, Pin
-
-OLDEST = 0.75
-"""The part of its retention through which a state can be pinned."""
+from reef.lsm.retention.pinboard import PinnedState
+from reef.lsm.retention.reachability import Needs, are_retained_slots, reachable_segments
+from reef.lsm.tree import Tree, replayed
+from reef.manifest import Manifest
 
 
-def pin(tree: Tree, view: View, name: str, seconds: float) -> None:
-    """Keep what a view needs, from now on for that many seconds, under a name of the caller's
-    making. Pinning it again renews it. `PastRetention` if some of it was forgotten already, or
-    will be soon."""
-    moment = moment_of(view)
-    fresh = False
+def pin(tree: Tree, view: View, name: str, seconds: float | None = None) -> None:
+    """Keep what a view needs under a name of the caller's making: for that many seconds, and for as
+    many again whenever it is pinned again; without end if there are none.
 
-    def edit(newest: Manifest) -> Manifest:
-        nonlocal fresh
-        before = newest.snapshots.get(name)
-        # A pin on an older state keeps what this one needs too; one on a newer does not.
-        fresh = before is None or before.generation > moment.generation
-        if fresh:
-            _check_kept(newest, view)
-        held = Pin(moment.generation, moment.lsn, newest.generation, seconds)
-        return msgspec.structs.replace(newest, snapshots={**newest.snapshots, name: held})
-
-    head = tree.register.publish(edit)
-    if fresh and not _is_young(tree, moment.generation, head.manifest):
-        unpin(tree, name)
-        raise _too_old(view)
+    `PastRetention` if some of it was forgotten already, also when a pin that lapsed is renewed. A
+    name that is in use for another state is taken from that.
+    """
+    state = _state_of(view, seconds)
+    if not tree.board.pin(name, state):
+        return
+    # The floor has said that nothing is missing. Should the board have been damaged and fallen back
+    # to an older one, the root knows better.
+    if not _is_kept(tree.register.head().root, view):
+        tree.board.release(name)
+        raise PastRetention(
+            f"generation {state.generation} is no longer retained, and cannot be pinned"
+        )
 
 
 def unpin(tree: Tree, name: str) -> None:
     """Let go of a pinned state. Nothing if the pin has lapsed."""
-
-    def edit(newest: Manifest) -> Manifest | None:
-        if name not in newest.snapshots:
-            return None
-        rest = {other: held for other, held in newest.snapshots.items() if other != name}
-        return msgspec.structs.replace(newest, snapshots=rest)
-
-    tree.register.publish(edit)
+    tree.board.release(name)
 
 
-def _check_kept(newest: Manifest, view: View) -> None:
-    unfolded = view.unfolded
-    needed = {info.key for info in view.manifest.segments}
-    needed |= {info.key for info in unfolded.named if info.lsn < newest.wal_floor}
-    replayed = unfolded.next_lsn > view.manifest.wal_floor
-    if not needed <= reachable_segments(newest, ()) or (
-        replayed and view.manifest.wal_floor < first_retained_slot(newest)
-    ):
-        raise _too_old(view)
-
-
-def _is_young(tree: Tree, generation: int, pinned: Manifest) -> bool:
-    """Whether a generation was far from being due, by the bucket's times, when it was pinned."""
-    if generation + 1 >= pinned.generation:
-        return True
-    settings = pinned.settings
-    key = tree.register.key
+def needs_of(tree: Tree, state: PinnedState) -> Needs:
+    """What a pinned state needs: whatever its generation and its part of the log name. If they
+    cannot be read, nobody knows, and all that was retired later counts as needed."""
     try:
-        superseded = tree.store.head(key(generation + 1)).modified
-        now = tree.store.head(key(pinned.generation)).modified
-    except ObjectNotFound:
-        return False
-    return now - superseded < OLDEST * max(settings.retention, settings.grace)
+        manifest = tree.register.read_generation(state.generation)
+        if state.nonce and manifest.nonce != state.nonce:
+            return Needs(state.generation, None)
+        keys = {info.key for info in (*manifest.segments, *manifest.window, *manifest.lists)}
+        first = manifest.wal_floor
+        if state.ingests:
+            unfolded = replayed(tree, manifest, state.lsn)
+            if unfolded.next_lsn <= state.lsn:
+                return Needs(state.generation, None)
+            keys |= {info.key for info in unfolded.named}
+        return Needs(state.generation, frozenset(keys), first, state.lsn)
+    except (ObjectNotFound, Corruption, UnsupportedFormat):
+        return Needs(state.generation, None)
 
 
-def _too_old(view: View) -> PastRetention:
-    return PastRetention(
-        f"generation {view.manifest.generation} is hardly retained any more, and cannot be pinned"
+def _state_of(view: View, seconds: float | None) -> PinnedState:
+    moment = moment_of(view)
+    ingests = bool(view.unfolded.named)
+    return PinnedState(moment.generation, moment.lsn, moment.nonce, ingests, seconds)
+
+
+def _is_kept(newest: Manifest, view: View) -> bool:
+    unfolded, first = view.unfolded, view.manifest.wal_floor
+    needed = {info.key for info in (*view.manifest.segments, *view.manifest.lists)}
+    needed |= {info.key for info in unfolded.named if info.lsn < newest.wal_floor}
+    return needed <= reachable_segments(newest, ()) and are_retained_slots(
+        newest, first, unfolded.next_lsn - 1
     )
