@@ -145,12 +145,12 @@ def test_idle_asks_nothing(store: CountingStore) -> None:
     with database(store).namespace("n") as ns:
         ns.write(upserts=[{"id": "a"}])
         before = store.counts()
-        ns._folder.wake()  # type: ignore[union-attr]
-        ns._folder.wait_for_pass(0.1)  # type: ignore[union-attr]
+        ns._upkeep.folding.wake()  # type: ignore[union-attr]
+        ns._upkeep.folding.wait_for_pass(0.1)  # type: ignore[union-attr]
         # A pass that is asked for looks at the root, and at nothing else.
         assert spent(store, before).requests <= 2
         before = store.counts()
-        ns._folder.wait_for_pass(0.05)  # type: ignore[union-attr]
+        ns._upkeep.folding.wait_for_pass(0.05)  # type: ignore[union-attr]
         assert spent(store, before).requests == 0
 
 

@@ -226,7 +226,7 @@ def test_upkeep_that_fails_is_named_by_the_backpressure(memory_store: MemoryStor
                 ns.write(upserts=[{"id": "again"}])
                 break
             except Backpressure:
-                ns._folder.wait_for_pass(5)  # type: ignore[union-attr]
+                ns._upkeep.folding.wait_for_pass(5)  # type: ignore[union-attr]
         assert ns.get("again") is not None
 
 

@@ -142,3 +142,43 @@ def test_an_input_that_was_lost_is_not_called_overtaken() -> None:
     world.store.delete(lost)
     with pytest.raises(reef.StoreError):
         world.open("r").compact(full=True)
+
+
+def test_a_writer_in_doubt_reads_what_the_bucket_holds() -> None:
+    """Its own commit may be there: whoever else reads sees it."""
+    world = World(Settings())
+    writer = doubtful_writer(world)
+    assert writer.get("a") == {"id": "a", "n": 1}
+    assert [row["id"] for row in writer.scan().documents()] == ["a", "z"]
+    assert writer.write(upserts=[{"id": "b"}]).lsn == world.open("r").lsn
+
+
+def test_a_writer_in_doubt_looks_as_seldom_as_a_reader_does() -> None:
+    world = World(Settings())
+    writer = world.open(faulty=True)
+    writer.write(upserts=[{"id": "z"}])
+    world.faulty.refuse(request("create", "wal/"), times=6)
+    with pytest.raises(reef.CommitUncertain):
+        writer.write(upserts=[{"id": "a"}])
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+
+    for nth in range(1, 9):
+        world.faulty.pause_before(request("get", "hint"), look, nth=nth)
+    for _ in range(5):
+        assert writer.get("a") is None
+    assert looks == 1
+    world.clock.advance(2)
+    assert writer.get("a") is None
+    assert looks == 2
+    writer.write(upserts=[{"id": "b"}])
+    world.clock.advance(2)
+    assert writer.get("b") == {"id": "b"}
+    assert looks <= 4
+    before = looks
+    world.clock.advance(2)
+    writer.get("b")
+    assert looks == before

@@ -138,10 +138,10 @@ def test_enough_of_them_are_folded_and_compacted_by_the_worker() -> None:
         for batch in range(12):
             namespace.write(upserts=_table(batch * 100, 300))
         assert namespace.count() == 1400
-        folder = namespace._folder
-        assert folder is not None
+        upkeep = namespace._upkeep
+        assert upkeep is not None
         while namespace.status().wal_floor == 1:
-            assert folder.wait_for_pass(30)
+            assert upkeep.folding.wait_for_pass(30)
     with database.namespace("n", "r") as reader:
         assert reader.count() == 1400
         assert reader.status().wal_floor > 1

@@ -23,6 +23,7 @@ from reef.errors import (
 )
 from reef.lsm.options import Options
 from reef.lsm.tree import Tree
+from reef.lsm.upkeep.loop import Upkeeper
 from reef.manifest import Manifest, Settings
 from reef.manifest.manifests import HINT
 from reef.segment import BlockCache
@@ -47,13 +48,15 @@ def connect(
 
 
 class Database:
-    """Namespaces in a bucket. Handles made from it share one block cache."""
+    """Namespaces in a bucket. Handles made from it share one block cache, and a few threads for the
+    upkeep of all of them."""
 
     def __init__(self, store: Store, options: Options, environment: Environment) -> None:
         self.store = store
         self.options = options
         self.environment = environment
         self._cache = BlockCache(options.cache_bytes)
+        self._upkeeper = Upkeeper()
 
     def namespaces(self) -> list[str]:
         """The names of all namespaces, sorted."""
@@ -121,7 +124,7 @@ class Database:
             except NamespaceNotFound:
                 with suppress(NamespaceExists):
                     self.create(name, schema=schema, settings=settings)
-        opened = Namespace(name, tree, writable=mode == "w", maintain=maintain)
+        opened = Namespace(name, tree, self._upkeeper, writable=mode == "w", maintain=maintain)
         if schema is not None:
             try:
                 opened.declare(declared_schema(schema))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -11,6 +11,7 @@ from reef.data.filter import Expression
 from reef.data.schema import Schema
 from reef.documents.batches import make_batch
 from reef.documents.changes import Change, changes
+from reef.documents.following import Following
 from reef.documents.load import load
 from reef.documents.reading import FrozenReading, Reading
 from reef.documents.snapshot import Snapshot
@@ -18,6 +19,7 @@ from reef.documents.status import Status, status_of
 from reef.errors import (
     Backpressure,
     Closed,
+    CommitUncertain,
     ConcurrentPublication,
     InvalidInput,
     ReadOnly,
@@ -32,15 +34,12 @@ from reef.lsm.retention.collect import collect
 from reef.lsm.retention.collector import Collected
 from reef.lsm.tree import Tree
 from reef.lsm.upkeep.compact import Compacted, compact
-from reef.lsm.upkeep.compaction import plan_compaction
-from reef.lsm.upkeep.fold import Folded, fold_from_log, fold_from_memory
-from reef.lsm.upkeep.worker import Worker
+from reef.lsm.upkeep.fold import Folded, fold_from_log
+from reef.lsm.upkeep.loop import Upkeeper
+from reef.lsm.upkeep.passes import Upkeep, fold_own_log, follow_root
 from reef.lsm.write.batch import Condition, Receipt, WriteBatch
 from reef.lsm.write.large import as_segments, is_large
 from reef.lsm.write.writer import Writer
-from reef.segment import SegmentInfo
-
-_PAUSE = 0.2
 
 
 class Namespace(Reading):
@@ -51,27 +50,25 @@ class Namespace(Reading):
     follows the bucket: what it shows is never older than `Options.staleness` seconds.
     """
 
-    def __init__(self, name: str, tree: Tree, *, writable: bool, maintain: bool) -> None:
+    def __init__(
+        self, name: str, tree: Tree, upkeeper: Upkeeper, *, writable: bool, maintain: bool
+    ) -> None:
         self.name = name
         self._tree = tree
+        self._upkeeper = upkeeper
         self._closed = False
+        self._in_doubt = False
         self._writer: Writer | None = None
-        self._folder: Worker | None = None
-        self._compactor: Worker | None = None
-        self._looked = tree.environment.monotonic()
-        self._wrote = self._looked - _PAUSE
-        self._collected = self._looked - tree.options.collect_seconds
+        self._upkeep: Upkeep | None = None
+        self._following = Following(tree)
         if not writable:
             tree.recover()
             return
         self._writer = Writer(tree)
         self._writer.open()
         if maintain:
-            self._folder = Worker(f"reef-fold-{name}", self._fold_pass)
-            self._compactor = Worker(
-                f"reef-compact-{name}", self._compact_pass, tree.options.collect_seconds
-            )
-            self._wake_if_needed()
+            self._upkeep = Upkeep(tree)
+            self._upkeep.start(upkeeper, name)
 
     # Writing
 
@@ -126,8 +123,11 @@ class Namespace(Reading):
                 if tree.view.unfolded.schema is schema:
                     raise
                 continue
-            self._wrote = tree.environment.monotonic()
-            self._wake_if_needed()
+            except CommitUncertain:
+                self._doubt()
+                raise
+            if self._upkeep is not None:
+                self._upkeep.changed()
             return receipt
 
     def declare(self, schema: Schema) -> None:
@@ -135,7 +135,11 @@ class Namespace(Reading):
         disagrees; a handle for reading can only check for them. Durable when this returns."""
         self._check_open()
         if self._writer is not None:
-            self._writer.declare(schema)
+            try:
+                self._writer.declare(schema)
+            except CommitUncertain:
+                self._doubt()
+                raise
         else:
             known = self.schema
             if known.extended(schema.attributes, schema.id_kind) != known:
@@ -178,12 +182,12 @@ class Namespace(Reading):
                 and unfolded.objects < options.backlog_objects
             ):
                 return
-            folder = self._folder
-            if folder is not None and folder.alive:
-                folder.wake()
-                if folder.wait_for_pass(options.backlog_wait) and folder.failure is None:
+            folding = self._upkeep.folding if self._upkeep is not None else None
+            if folding is not None and folding.alive:
+                folding.wake()
+                if folding.wait_for_pass(options.backlog_wait) and folding.failure is None:
                     continue
-            because = f" ({folder.failure})" if folder is not None and folder.failure else ""
+            because = f" ({folding.failure})" if folding is not None and folding.failure else ""
             raise Backpressure(
                 f"{unfolded.objects} log objects with {unfolded.nbytes} bytes are not folded"
                 f" yet{because}; run index() or leave maintenance on"
@@ -191,85 +195,31 @@ class Namespace(Reading):
 
     # Upkeep
 
-    def _wake_if_needed(self) -> None:
-        folder = self._folder
-        if folder is None:
-            return
-        if self._tree.view.unfolded.wants_folding(self._tree.options):
-            folder.wake()
-
-    def _fold_pass(self) -> bool:
-        tree = self._tree
-        self._follow_root()
-        if tree.view.unfolded.wants_folding(tree.options):
-            fold_from_memory(tree)
-            if self._compactor is not None:
-                self._compactor.wake()
-            return True
-        return False
-
-    def _compact_pass(self) -> bool:
-        tree = self._tree
-        options = tree.options
-        segments = tree.head.manifest.segments
-        if plan_compaction(segments, fan_in=options.fan_in, most_inputs=options.most_inputs):
-            if self._should_wait(segments):
-                tree.environment.sleep(_PAUSE / 4)
-                return True
-            done = compact(tree)
-            self._follow_root()
-            return done is not None
-        manifest = tree.head.manifest
-        now = tree.environment.monotonic()
-        due = now - self._collected >= options.collect_seconds
-        if due and (manifest.superseded or manifest.folded):
-            self._collected = now
-            collected = collect(tree, apply=True)
-            if collected.deleted:
-                self._follow_root()
-        return False
-
-    def _should_wait(self, segments: Sequence[SegmentInfo]) -> bool:
-        """Whether compaction can wait for a pause in the writing: it would take half of the
-        machine away from it. Not when runs pile up."""
-        runs = len({info.run for info in segments})
-        since = self._tree.environment.monotonic() - self._wrote
-        return since < _PAUSE and runs < 2 * self._tree.options.most_inputs
-
-    def _follow_root(self) -> None:
-        """Take in what others published, if they did."""
-        head = self._tree.register.head()
-        if head.slot > self._tree.head.slot:
-            self._tree.advance(head)
-
     def index(self) -> Folded | None:
-        """Fold one stretch of the log into segments now. None when there was nothing to fold."""
+        """Fold one stretch of the log into segments now, and say which. None when nothing was left
+        to fold: also because the handle's own upkeep, or another process, was faster.
+
+        A handle for reading that is overtaken in the middle of it says `ConcurrentPublication`.
+        """
         self._check_open()
         if self._writer is None:
             folded = fold_from_log(self._tree)
             self.refresh()
             return folded
-        while True:
-            self._follow_root()
-            try:
-                return fold_from_memory(self._tree)
-            except ConcurrentPublication:
-                # The upkeep of this very handle, or another process, was faster: go on from there.
-                if self._tree.register.head().slot == self._tree.head.slot:
-                    raise
+        return self._upkeep.fold_now() if self._upkeep else fold_own_log(self._tree)
 
     def compact(self, *, full: bool = False) -> Compacted | None:
         """Do one compaction now, or all into one run. None when the tree is in shape."""
         self._check_open()
         done = compact(self._tree, full=full)
-        self._follow_root()
+        follow_root(self._tree)
         return done
 
     def gc(self, *, apply: bool = False) -> Collected:
         """Find what nothing needs any more; delete what is due if `apply`."""
         self._check_open()
         collected = collect(self._tree, apply=apply)
-        self._follow_root()
+        follow_root(self._tree)
         return collected
 
     def verify(self, *, deep: bool = False) -> Report:
@@ -331,9 +281,7 @@ class Namespace(Reading):
         """Catch up with the bucket now. (A writer is always caught up with itself.)"""
         self._check_open()
         if self._writer is None:
-            began = self._tree.environment.monotonic()
-            self._tree.refresh()
-            self._looked = began
+            self._following.catch_up()
 
     @property
     def lsn(self) -> int:
@@ -353,16 +301,23 @@ class Namespace(Reading):
         if self._closed:
             raise Closed(f"namespace {self.name!r} was closed")
         if self._writer is None:
-            now = self._tree.environment.monotonic()
-            if now - self._looked > self._tree.options.staleness:
-                self.refresh()
+            self._following.keep_fresh()
+        elif self._in_doubt:
+            self._following.keep_fresh()
+            self._in_doubt = self._tree.unsettled
         return self._tree.view
+
+    def _doubt(self) -> None:
+        """A commit may be in the bucket though this handle does not show it. Until that is settled
+        it reads as one that follows the bucket does."""
+        self._in_doubt = True
+        self._following.expire()
 
     def _renew(self) -> bool:
         if self._writer is None:
             self.refresh()
         else:
-            self._follow_root()
+            follow_root(self._tree)
         return True
 
     def _check_open(self) -> None:
@@ -379,9 +334,8 @@ class Namespace(Reading):
         if self._writer is not None:
             self._writer.close()
         self._tree.closing = True
-        for worker in (self._folder, self._compactor):
-            if worker is not None:
-                worker.stop()
+        if self._upkeep is not None:
+            self._upkeep.stop()
         self._closed = True
         self._writer = None
 

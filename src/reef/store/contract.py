@@ -21,6 +21,7 @@ import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock, local
@@ -220,7 +221,10 @@ class Store(ABC):
         with self._pool_lock:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(_PARALLEL_REQUESTS, "reef-store")
-            return self._pool.submit(_run_inside, call)
+            # Once the main thread has ended pools take nothing any more, but others may go on.
+            with suppress(RuntimeError):
+                return self._pool.submit(_run_inside, call)
+        return _run_at_once(call)
 
     def close(self) -> None:
         """Let go of threads and connections. The bucket is not touched."""

@@ -1,0 +1,326 @@
+"""Handles: many threads, many of them, and what their own upkeep does meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+import reef
+from reef import Options
+from reef.documents import Database, Namespace
+from reef.environment import Environment
+from reef.lsm.upkeep.fold import fold_from_memory
+from reef.store import MemoryStore
+from support.faults import Clock, FaultyStore, request
+
+PATIENCE = 60.0
+"""Longer than anything takes that happens at all."""
+
+
+class World:
+    """A bucket, a writer, and a reader whose looks at the bucket are counted."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.asked = 0
+        self._lock = threading.Lock()
+        environment = self.clock.environment()
+        counted = Environment(
+            environment.now, self._monotonic, environment.entropy, environment.sleep
+        )
+        self.store = MemoryStore(environment)
+        self.faulty = FaultyStore(self.store)
+        self.writer = Database(self.store, Options(), environment).namespace("n", maintain=False)
+        self.writer.write(upserts=[{"id": "a", "n": 0}])
+        self.reader = Database(self.faulty, Options(), counted).namespace("n", "r")
+        self.looks = 0
+        self.after_look: Callable[[], None] = lambda: None
+        self._refresh = self.reader._tree.refresh
+        self.reader._tree.refresh = self._look  # type: ignore[method-assign]
+
+    def _monotonic(self) -> float:
+        with self._lock:
+            self.asked += 1
+        return self.clock.now()
+
+    def _look(self) -> None:
+        self.looks += 1
+        self._refresh()
+        self.after_look()
+
+    def have_all_ask(self, count: int) -> Callable[[], None]:
+        """Waits until so many threads have looked at the clock to see how old the state is."""
+        before = self.asked
+
+        def wait() -> None:
+            deadline = threading.Event()
+            while self.asked < before + count:
+                assert not deadline.wait(0.001)
+
+        return wait
+
+
+def together(count: int, call: Callable[[], Any]) -> list[Any]:
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(call())
+        except Exception as error:
+            found.append(error)
+
+    threads = [Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert len(found) == count
+    return found
+
+
+def test_threads_that_find_the_state_old_look_once() -> None:
+    world = World()
+    world.writer.write(upserts=[{"id": "a", "n": 1}])
+    world.clock.advance(2)
+    world.faulty.pause_before(request("get", "hint"), world.have_all_ask(16))
+    found = together(16, lambda: world.reader.get("a"))
+    assert found == [{"id": "a", "n": 1}] * 16
+    assert world.looks == 1
+
+
+def test_a_look_that_takes_long_serves_all_that_waited_for_it() -> None:
+    """It is old when it comes back, but not for those who asked before it began."""
+    world = World()
+    world.writer.write(upserts=[{"id": "a", "n": 1}])
+    world.clock.advance(2)
+    all_ask = world.have_all_ask(8)
+
+    def slowly() -> None:
+        all_ask()
+        world.clock.advance(100)
+
+    world.faulty.pause_before(request("get", "hint"), slowly)
+    together(8, lambda: world.reader.get("a"))
+    # Those who asked before the look had begun are served by it; one might have asked after.
+    assert world.looks <= 2
+    world.reader.get("a")
+    assert world.looks <= 3
+
+
+def test_a_look_that_fails_fails_for_all_that_waited_for_it() -> None:
+    world = World()
+    world.clock.advance(2)
+    world.faulty.pause_before(request("get", "hint"), world.have_all_ask(8))
+    world.faulty.refuse(request("get", "hint"))
+    world.faulty.refuse(request("list", "manifest"), times=1000)
+    found = together(8, lambda: world.reader.get("a"))
+    assert all(isinstance(each, reef.StoreError) for each in found)
+    assert world.looks <= 2
+    world.faulty._state.faults.clear()
+    assert world.reader.get("a") == {"id": "a", "n": 0}
+
+
+def test_a_refresh_that_is_asked_for_sees_what_was_there_before() -> None:
+    """One that was under way already may have read too early."""
+    world = World()
+    looking, go = Event(), Event()
+
+    def hold() -> None:
+        looking.set()
+        assert go.wait(PATIENCE)
+
+    world.after_look = hold
+    early = Thread(target=world.reader.refresh)
+    early.start()
+    assert looking.wait(PATIENCE)
+    world.writer.write(upserts=[{"id": "b"}])
+    late = Thread(target=world.reader.refresh)
+    late.start()
+    go.set()
+    for thread in (early, late):
+        thread.join(PATIENCE)
+    assert world.looks == 2
+    assert world.reader._tree.view.get("b") == {"id": "b"}
+
+
+def test_an_interrupted_look_is_done_again_by_whoever_waits() -> None:
+    world = World()
+    world.writer.write(upserts=[{"id": "a", "n": 1}])
+    world.clock.advance(2)
+    world.faulty.pause_before(request("get", "hint"), _interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        world.reader.get("a")
+    assert world.reader.get("a") == {"id": "a", "n": 1}
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+# Folding by hand beside the handle's own upkeep
+
+
+def folding(ns: Namespace, faulty: FaultyStore, more: bool) -> None:
+    """Have what is left of the log folded in the middle of the next fold, as by another thread."""
+
+    def overtake() -> None:
+        assert fold_from_memory(ns._tree) is not None
+        if more:
+            ns.write(upserts=[{"id": "more"}])
+
+    faulty.pause_before(request("put", "segments/"), overtake)
+
+
+@pytest.mark.parametrize("maintain", [True, False])
+def test_index_when_others_of_the_process_are_faster(maintain: bool) -> None:
+    faulty = FaultyStore(MemoryStore())
+    with reef.connect(faulty).namespace("n", maintain=maintain) as ns:
+        ns.write(upserts=[{"id": "a"}])
+        folding(ns, faulty, more=False)
+        assert ns.index() is None
+        ns.write(upserts=[{"id": "b"}])
+        folding(ns, faulty, more=True)
+        folded = ns.index()
+        assert folded is not None
+        assert folded.rows == 1
+        assert {row["id"] for row in ns.scan().documents()} == {"a", "b", "more"}
+        assert ns.status().unfolded_objects == 0
+        assert ns.verify(deep=True).sound
+
+
+def test_index_waits_for_the_pass_that_is_under_way() -> None:
+    """It folds nothing twice: what both would write, one of them writes for nothing."""
+    faulty = FaultyStore(MemoryStore())
+    with reef.connect(faulty, options=Options(fold_objects=3)).namespace("n") as ns:
+        begun, go = Event(), Event()
+
+        def hold() -> None:
+            begun.set()
+            assert go.wait(PATIENCE)
+
+        faulty.pause_before(request("put", "segments/"), hold)
+        ns.write(upserts=[{"id": "a"}])
+        ns.write(upserts=[{"id": "b"}])
+        assert begun.wait(PATIENCE)
+        found: list[Any] = []
+        indexing = Thread(target=lambda: found.append(ns.index()))
+        indexing.start()
+        go.set()
+        indexing.join(PATIENCE)
+        assert found == [None]
+        puts = [key for kind, key in faulty.requests if kind == "put" and "segments/" in key]
+        assert len(puts) == 1
+
+
+# Many handles
+
+
+def test_three_hundred_writers_have_a_handful_of_threads() -> None:
+    """Each of them folds and compacts all the same."""
+    before = threading.active_count()
+    options = Options(fold_objects=3, fan_in=2, most_inputs=2)
+    database = reef.connect("memory://", options=options)
+    handles = [database.namespace(f"n{number:03}") for number in range(300)]
+    most = 0
+    for number in range(4):
+        for ns in handles:
+            ns.write(upserts=[{"id": "a", "n": number}])
+        most = max(most, threading.active_count() - before)
+    for ns in handles:
+        upkeep = ns._upkeep
+        assert upkeep is not None
+        assert upkeep.folding is not None
+        while ns.status().wal_floor == 1:
+            assert upkeep.folding.wait_for_pass(PATIENCE)
+    # Four for upkeep; the store's own requests have a pool for all of them.
+    upkeepers = [each for each in threading.enumerate() if each.name.startswith("reef-upkeep")]
+    assert len(upkeepers) <= 4
+    assert most <= 4 + 32
+    for ns in handles:
+        ns.close()
+    for ns in handles[::50]:
+        assert database.namespace(ns.name, "r").get("a") == {"id": "a", "n": 3}
+
+
+def test_closing_one_does_not_wait_for_the_passes_of_others() -> None:
+    faulty = FaultyStore(MemoryStore())
+    database = reef.connect(faulty, options=Options(fold_objects=2))
+    begun, go = Event(), Event()
+
+    def hold() -> None:
+        begun.set()
+        assert go.wait(PATIENCE)
+
+    busy, idle = database.namespace("busy"), database.namespace("idle")
+    faulty.pause_before(request("put", "busy/segments/"), hold)
+    busy.write(upserts=[{"id": "a"}])
+    assert begun.wait(PATIENCE)
+    idle.write(upserts=[{"id": "a"}])
+    idle.close()
+    assert not go.is_set()
+    go.set()
+    busy.close()
+
+
+def test_a_namespace_whose_upkeep_fails_does_not_stop_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    faulty = FaultyStore(MemoryStore())
+    database = reef.connect(faulty, options=Options(fold_objects=2))
+    bad, good = database.namespace("bad"), database.namespace("good")
+    faulty.refuse(request("put", "bad/segments/"), times=1_000_000)
+    for ns in (bad, good):
+        ns.write(upserts=[{"id": "a"}])
+    folding = good._upkeep.folding  # type: ignore[union-attr]
+    assert folding is not None
+    while good.status().wal_floor == 1:
+        assert folding.wait_for_pass(PATIENCE)
+    good.close()
+    bad.close()
+    assert bad._tree.head.manifest.wal_floor == 1
+
+
+def test_a_handle_that_was_let_go_leaves_nothing_at_work() -> None:
+    database = reef.connect("memory://")
+    ns = database.namespace("n")
+    task = ns._upkeep.folding  # type: ignore[union-attr]
+    assert task is not None
+    assert not task.orphaned
+    del ns
+    assert task.orphaned
+
+
+# Closed handles
+
+
+def test_every_call_on_a_closed_handle_says_so() -> None:
+    database = reef.connect("memory://")
+    for mode in ("w", "r"):
+        ns = database.namespace("n", mode)
+        scan = ns.scan()
+        ns.close()
+        ns.close()
+        calls: list[Callable[[], Any]] = [
+            lambda ns=ns: ns.write(upserts=[{"id": "a"}]),  # type: ignore[misc]
+            lambda ns=ns: ns.write(delete_where="n = 1"),  # type: ignore[misc]
+            lambda ns=ns: ns.load([{"id": "a"}]),  # type: ignore[misc]
+            lambda ns=ns: ns.get("a"),  # type: ignore[misc]
+            lambda ns=ns: ns.get_many(["a"]),  # type: ignore[misc]
+            lambda ns=ns: ns.scan(),  # type: ignore[misc]
+            lambda ns=ns: ns.count(),  # type: ignore[misc]
+            lambda ns=ns: ns.index(),  # type: ignore[misc]
+            lambda ns=ns: ns.compact(),  # type: ignore[misc]
+            lambda ns=ns: ns.gc(),  # type: ignore[misc]
+            lambda ns=ns: ns.refresh(),  # type: ignore[misc]
+            lambda ns=ns: ns.snapshot(),  # type: ignore[misc]
+            lambda ns=ns: ns.changes(),  # type: ignore[misc]
+            lambda ns=ns: ns.status(),  # type: ignore[misc]
+        ]
+        for call in calls:
+            with pytest.raises(reef.Closed):
+                call()
+        assert list(scan) == []  # it was made before, and reads its own state
