@@ -2,8 +2,8 @@
 
 A list of batches in log order that only grows, and an index from id to row that is brought up to
 date when somebody looks. A row's position is its place in the concatenation of all batches. The
-index maps an id to the position of its newest row, or, where that row is a patch, to a pair of
-its position and what the index said before.
+index maps an id to the position of its newest row. Where that row is a patch, it maps it to a chain
+down to the first row that is none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from threading import Lock
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,31 @@ import pyarrow as pa
 from reef.data.plain import PlainRows, Rows, as_batch, ids_of, join
 from reef.data.rows import PATCH, kinds_of
 from reef.lsm.memory_runs import NO_RUNS, MemoryRuns
+from reef.lsm.patches import MergedPatches, Version
 
-Version = tuple[int, Rows, int]
-"""A version of an id: the LSN, and the row of some rows that holds it."""
+_MOST_PATCHES = 8
+"""So many plain patches in a row are merged."""
+
+
+class _Patch(NamedTuple):
+    """A patch, what the index said of its id before, and the position of the newest row of the id
+    that is no patch, if that is here."""
+
+    position: int
+    below: _Node
+    base: int | None
+
+
+class _Merged(NamedTuple):
+    """Several patches as one, and likewise."""
+
+    version: tuple[int, MergedPatches, int]
+    below: _Node
+    base: int | None
+
+
+_Node = int | _Patch | _Merged | None
+"""What the index says of an id."""
 
 _STRETCH_BYTES = 64 * 1024 * 1024
 
@@ -34,7 +56,7 @@ class Memtable:
         self._lsns: list[int] = []
         self._batches: list[Rows] = []
         self._starts: list[int] = []
-        self._index: dict[str | int, Any] = {}
+        self._index: dict[str | int, _Node] = {}
         self._indexed = 0
         self._index_lock = Lock()
         self._sorted = NO_RUNS
@@ -79,27 +101,43 @@ class Memtable:
         return len(self._batches)
 
     def find(self, id: str | int) -> list[Version]:
-        """The id's versions as (LSN, batch, row), newest first, to the first that is no patch."""
+        """The id's versions as (LSN, batch, row), newest first, to the first that is no patch.
+        Patches that follow each other may come as one."""
         if self._indexed < len(self._batches):
             self._bring_up_to_date()
         return self._versions(self._index.get(id))
 
     def find_many(self, ids: Sequence[str | int]) -> list[list[Version]]:
         """The versions of each of these ids, all as of one moment."""
+        return list(map(self._versions, self._nodes(ids)))
+
+    def find_bases(self, ids: Sequence[str | int]) -> list[Version | None]:
+        """The newest version of each of these ids that is no patch, all as of one moment."""
+        bases = map(_base_of, self._nodes(ids))
+        return [None if base is None else self._version(base) for base in bases]
+
+    def _nodes(self, ids: Sequence[str | int]) -> list[_Node]:
         self._bring_up_to_date()
         with self._index_lock:
-            found = list(map(self._index.get, ids))
-        return list(map(self._versions, found))
+            return list(map(self._index.get, ids))
 
-    def _versions(self, found: Any) -> list[Version]:
-        versions = []
-        while found is not None:
-            position, found = found if isinstance(found, tuple) else (found, None)
-            place = bisect_right(self._starts, position) - 1
-            versions.append(
-                (self._lsns[place], self._batches[place], position - self._starts[place])
-            )
+    def _versions(self, node: _Node) -> list[Version]:
+        versions: list[Version] = []
+        while node is not None:
+            if isinstance(node, _Merged):
+                versions.append(node.version)
+                node = node.below
+            elif isinstance(node, _Patch):
+                versions.append(self._version(node.position))
+                node = node.below
+            else:
+                versions.append(self._version(node))
+                break
         return versions
+
+    def _version(self, position: int) -> Version:
+        place = bisect_right(self._starts, position) - 1
+        return self._lsns[place], self._batches[place], position - self._starts[place]
 
     def _bring_up_to_date(self) -> None:
         with self._index_lock:
@@ -108,21 +146,52 @@ class Memtable:
                 self._indexed = place + 1
 
     def _add_to_index(self, batch: Rows, start: int) -> None:
+        index = self._index
         ids = ids_of(batch)
         positions = range(start, start + len(ids))
         if isinstance(batch, PlainRows):
-            patches = np.frombuffer(batch.kinds, np.uint8) == PATCH
-        else:
-            patches = kinds_of(batch) == PATCH
+            if PATCH not in batch.kinds:
+                index.update(zip(ids, positions, strict=True))
+                return
+            for id, position, kind in zip(ids, positions, batch.kinds, strict=True):
+                index[id] = self._patched(position, index.get(id)) if kind == PATCH else position
+            return
+        patches = kinds_of(batch) == PATCH
         if not patches.any():
-            self._index.update(zip(ids, positions, strict=True))
+            index.update(zip(ids, positions, strict=True))
         elif patches.all() and len(set(ids)) == len(ids):
-            below = map(self._index.get, ids)
-            self._index.update(zip(ids, zip(positions, below, strict=True), strict=True))
+            below = list(map(index.get, ids))
+            index.update(zip(ids, map(_Patch, positions, below, map(_base_of, below)), strict=True))
         else:
-            index = self._index
             for id, position, patch in zip(ids, positions, patches.tolist(), strict=True):
-                index[id] = (position, index.get(id)) if patch else position
+                node = index.get(id)
+                index[id] = _Patch(position, node, _base_of(node)) if patch else position
+
+    def _patched(self, position: int, below: _Node) -> _Node:
+        """A plain patch on top; merged with those below if they are many."""
+        base = _base_of(below)
+        patch = _Patch(position, below, base)
+        count = 1
+        while isinstance(below, _Patch):
+            count += 1
+            below = below.below
+        return patch if count < _MOST_PATCHES else self._merge(patch)
+
+    def _merge(self, patch: _Patch) -> _Node:
+        taken: list[Version] = []
+        node: _Node = patch
+        while isinstance(node, _Patch):
+            version = self._version(node.position)
+            if not isinstance(version[1], PlainRows):
+                break
+            taken.append(version)
+            node = node.below
+        if len(taken) < _MOST_PATCHES:
+            return patch
+        older = None
+        if isinstance(node, _Merged):
+            older, node = node.version[1], node.below
+        return _Merged((taken[0][0], MergedPatches(taken, older), 0), node, patch.base)
 
     def sorted(self) -> MemoryRuns:
         """All rows in sorted runs. What was sorted before is kept: only the rows that were added
@@ -163,3 +232,7 @@ def _repeated(lsns: list[int], held: list[Rows]) -> np.ndarray:
     return np.repeat(
         np.array(lsns, np.uint64), np.fromiter((len(rows) for rows in held), np.int64, len(held))
     )
+
+
+def _base_of(node: _Node) -> int | None:
+    return node.base if isinstance(node, _Patch | _Merged) else node

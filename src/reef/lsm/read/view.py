@@ -21,7 +21,7 @@ from reef.data.plain import PlainRows, Rows, kind_at
 from reef.data.rows import DELETE, PATCH
 from reef.data.schema import Schema
 from reef.lsm.memory_runs import MemoryRuns
-from reef.lsm.memtable import Version
+from reef.lsm.patches import MergedPatches, Version
 from reef.lsm.read.ranges import WHOLE, Range
 from reef.lsm.read.scan import scan_rows
 from reef.lsm.unfolded import Unfolded
@@ -198,7 +198,28 @@ class View:
         self, ids: Sequence[str | int], columns: Sequence[str] | None = None
     ) -> list[Document | None]:
         """The documents of those ids, in their order, None for each that is not there."""
-        versions = self.memtable.find_many(ids) if self.memtable.rows else None
+        return self._get_all(
+            ids, self.memtable.find_many(ids) if self.memtable.rows else None, columns
+        )
+
+    def exist_many(self, ids: Sequence[str | int]) -> list[bool]:
+        """Whether there is a document of each of those ids. Patches need not be looked at."""
+        bases = self.memtable.find_bases(ids)
+        found = [base is not None and kind_at(base[1], base[2]) != DELETE for base in bases]
+        rest = [place for place, base in enumerate(bases) if base is None or self.ingests]
+        if rest:
+            versions = [[base] if base is not None else [] for base in map(bases.__getitem__, rest)]
+            documents = self._get_all([ids[place] for place in rest], versions, ())
+            for place, document in zip(rest, documents, strict=True):
+                found[place] = document is not None
+        return found
+
+    def _get_all(
+        self,
+        ids: Sequence[str | int],
+        versions: list[list[Version]] | None,
+        columns: Sequence[str] | None,
+    ) -> list[Document | None]:
         if versions is None and len(self.runs) == 1 and len(self.runs[0].readers) == 1:
             hits = self.runs[0].readers[0].find_many(ids, most=_IDS_AT_ONCE)
             if hits is not None:
@@ -332,6 +353,8 @@ def _combine(
     """Versions of one document, from the log (newest first) and from the segments, into one."""
     patches: list[tuple[Rows, int]] = []
     document: Document | None = None
+    if found is not None:
+        versions = _apart(versions, found[0])
     for lsn, rows, row in versions:
         if found is not None and found[0] > lsn:
             break
@@ -348,3 +371,15 @@ def _combine(
     for rows, row in reversed(patches):
         document.update(_document(rows, row, columns))
     return document
+
+
+def _apart(versions: list[Version], lsn: int) -> list[Version]:
+    """The versions with merged patches taken apart where a bulk load came between them."""
+    apart: list[Version] = []
+    for version in versions:
+        rows = version[1]
+        if isinstance(rows, MergedPatches) and rows.first_lsn < lsn < version[0]:
+            apart += rows.versions()
+        else:
+            apart.append(version)
+    return apart

@@ -163,7 +163,7 @@ def _rejected(
 def _with_document(patches: Rows, upserts: Rows | None, view: View) -> Rows:
     """The patches whose document is there, or comes with the same batch."""
     ids = ids_of(patches)
-    there = [document is not None for document in view.get_many(ids, ())]
+    there = view.exist_many(ids)
     if upserts is not None and not all(there):
         fresh = set(ids_of(upserts))
         there = [found or id in fresh for found, id in zip(there, ids, strict=True)]
