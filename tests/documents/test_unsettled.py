@@ -140,7 +140,7 @@ def test_an_input_that_was_lost_is_not_called_overtaken() -> None:
         writer.index()
     lost = next(world.store.list("namespaces/n/segments/")).key
     world.store.delete(lost)
-    with pytest.raises(reef.StoreError):
+    with pytest.raises(reef.Corruption, match="missing"):
         world.open("r").compact(full=True)
 
 

@@ -22,6 +22,7 @@ from reef.errors import (
     CommitUncertain,
     ConcurrentPublication,
     InvalidInput,
+    ObjectNotFound,
     ReadOnly,
     SchemaConflict,
 )
@@ -125,6 +126,9 @@ class Namespace(Reading):
                 continue
             except CommitUncertain:
                 self._doubt()
+                raise
+            except ObjectNotFound as gone:
+                self._renewed(gone)
                 raise
             if self._upkeep is not None:
                 self._upkeep.changed()
@@ -256,7 +260,8 @@ class Namespace(Reading):
         self._check_open()
         if generation is None and lsn is None and time is None:
             raise InvalidInput("at() takes one of generation, lsn and time")
-        return FrozenReading(view_at(self._tree, generation=generation, lsn=lsn, time=time))
+        view = view_at(self._tree, generation=generation, lsn=lsn, time=time)
+        return FrozenReading(view, self._tree.register.head)
 
     def snapshot(self, *, seconds: float = 600.0) -> Snapshot:
         """The state of now, kept from collection until it is closed, however long that takes.

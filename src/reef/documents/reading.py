@@ -26,8 +26,13 @@ from reef.documents.export import (
     write_file,
 )
 from reef.documents.scan import Scan
-from reef.errors import Corruption, InvalidInput, ObjectNotFound, PastRetention
+from reef.documents.scanned_state import ScannedState
+from reef.errors import InvalidInput, ObjectNotFound, PastRetention
+from reef.lsm.memory_runs import MemoryRuns
 from reef.lsm.read.view import View
+from reef.lsm.retention.reachability import reachable_segments
+from reef.lsm.upkeep.overtaken import lost
+from reef.manifest.register import Head
 
 Id = str | int
 Result = TypeVar("Result")
@@ -107,36 +112,18 @@ class Reading(ABC):
         else:
             start, stop = interval_of(start, stop, schema)
 
-        memory = view.pin()
+        def read(view: View, memory: MemoryRuns) -> Iterator[pa.RecordBatch]:
+            return view.scan(
+                start=start,
+                stop=stop,
+                columns=wanted,
+                filter=expression,
+                reverse=reverse,
+                memory=memory,
+            )
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            started = False
-            try:
-                for batch in view.scan(
-                    start=start,
-                    stop=stop,
-                    columns=wanted,
-                    filter=expression,
-                    reverse=reverse,
-                    memory=memory,
-                ):
-                    started = True
-                    yield batch
-                return
-            except ObjectNotFound as gone:
-                renewed = self._renewed(gone)
-                # Going on with another state would show a torn one.
-                if started or renewed is None:
-                    raise _past(gone) from None
-            try:
-                yield from renewed.scan(
-                    start=start, stop=stop, columns=wanted, filter=expression, reverse=reverse
-                )
-            except ObjectNotFound as gone:
-                self._renewed(gone)
-                raise _past(gone) from None
-
-        return Scan(batches, schema, wanted, limit)
+        state = ScannedState(view, self._renewed, _past)
+        return Scan(partial(state.batches, read), schema, wanted, limit)
 
     def export(
         self,
@@ -201,9 +188,8 @@ class Reading(ABC):
         if not self._renew():
             return None
         view = self._current()
-        for info in view.segments:
-            if gone.key.endswith(info.key):
-                raise Corruption(info.key, "it is missing, and the newest state needs it") from gone
+        if any(gone.key.endswith(info.key) for info in view.segments):
+            raise lost(gone) from gone
         return view
 
 
@@ -230,8 +216,10 @@ def check_columns(columns: Sequence[str], schema: Schema) -> Sequence[str]:
 class FrozenReading(Reading):
     """A state of the past. It does not move; it ends when its retention does."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, head: Callable[[], Head] | None = None) -> None:
+        """`head` reads the newest root, which tells what was lost from what was collected."""
         self._view = view
+        self._head = head
 
     @property
     def lsn(self) -> int:
@@ -248,3 +236,11 @@ class FrozenReading(Reading):
 
     def _renew(self) -> bool:
         return False
+
+    def _renewed(self, gone: ObjectNotFound) -> View | None:
+        """No newer state; but `Corruption` if the object should still be there."""
+        if self._head is not None:
+            retained = reachable_segments(self._head().manifest, self._view.ingests)
+            if any(gone.key.endswith(key) for key in retained):
+                raise lost(gone) from gone
+        return None

@@ -14,7 +14,12 @@ from reef.data.schema import Schema
 
 class Scan:
     """Documents in id order, fetched as they are consumed. May be iterated more than once; every
-    iteration reads the state that was current when the scan was made."""
+    iteration shows the same state, the one that was current when the scan was made.
+
+    If that state was collected before anything of it was shown, it is a newer one, for all
+    iterations. Once something was shown, `PastRetention` is raised instead. A snapshot keeps its
+    state for as long as it is open.
+    """
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from reef.errors import ConcurrentPublication, ObjectNotFound
+from reef.errors import ConcurrentPublication, Corruption, ObjectNotFound
 from reef.lsm.retention.reachability import reachable_segments
 from reef.lsm.tree import Tree
 from reef.manifest import Manifest
@@ -20,7 +20,7 @@ def overtaken(
     fold or compact them away and collect them.
 
     An object that is gone and that nothing names any more is a `ConcurrentPublication`: the work
-    makes no sense. One that is still named was lost, and stays `ObjectNotFound`.
+    makes no sense. One that is still named was lost: `Corruption`.
     """
     try:
         yield
@@ -28,7 +28,12 @@ def overtaken(
         newest = tree.register.head().manifest
         unfolded = ingests if newest.wal_floor == manifest.wal_floor else ()
         if any(gone.key.endswith(key) for key in reachable_segments(newest, unfolded)):
-            raise
+            raise lost(gone) from gone
         raise ConcurrentPublication(
             f"{gone.key} was superseded and collected in the middle of the work on it"
         ) from gone
+
+
+def lost(gone: ObjectNotFound) -> Corruption:
+    """An object that should be there is not."""
+    return Corruption(gone.key, "it is missing, and what is retained needs it")
