@@ -324,3 +324,87 @@ def test_every_call_on_a_closed_handle_says_so() -> None:
             with pytest.raises(reef.Closed):
                 call()
         assert list(scan) == []  # it was made before, and reads its own state
+
+
+# Interruptions
+
+
+def _ids(ns: Namespace) -> list[Any]:
+    return [row["id"] for row in ns.scan().documents()]
+
+
+CALLS: dict[str, Callable[[Namespace], Any]] = {
+    "get": lambda ns: ns.get("2"),
+    "get_many": lambda ns: ns.get_many(["0", "2", "4"]),
+    "scan": _ids,
+    "count": lambda ns: ns.count("n > 0"),
+    "refresh": lambda ns: ns.refresh(),
+    "at": lambda ns: ns.at(lsn=2).get("0"),
+    "verify": lambda ns: ns.verify(deep=True).sound,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_an_interrupted_call_can_be_made_again(call: str, mode: str) -> None:
+    """At whatever request Ctrl-C comes, nothing is left locked."""
+    clock = Clock()
+    store = MemoryStore(clock.environment())
+    writer = Database(store, Options(), clock.environment()).namespace("n", maintain=False)
+    for number in range(5):
+        writer.write(upserts=[{"id": f"{number}", "n": number}])
+        if number < 4:
+            writer.index()
+    writer.close()
+    for nth in range(1, 40):
+        faulty = FaultyStore(store)
+        database = Database(faulty, Options(staleness=1.0), clock.environment())
+        with database.namespace("n", mode, maintain=False) as ns:
+            clock.advance(2)
+            faulty.pause_before(lambda kind, key: True, _interrupt, nth=nth)
+            interrupted = False
+            try:
+                expected = CALLS[call](ns)
+            except KeyboardInterrupt:
+                interrupted = True
+            faulty._state.faults.clear()
+            found: list[Any] = []
+            again = Thread(target=lambda ns=ns, found=found: found.append(CALLS[call](ns)))  # type: ignore[misc]
+            again.start()
+            again.join(PATIENCE)
+            assert found, "it hangs"
+        if not interrupted:
+            assert found == [expected]
+            return
+
+
+def test_closing_frees_those_who_wait_for_upkeep() -> None:
+    faulty = FaultyStore(MemoryStore())
+    options = Options(fold_objects=2, backlog_objects=3, backlog_wait=1e6)
+    ns = reef.connect(faulty, options=options).namespace("n")
+    begun, go = Event(), Event()
+
+    def hold() -> None:
+        begun.set()
+        assert go.wait(PATIENCE)
+
+    faulty.pause_before(request("put", "segments/"), hold)
+    ns.write(upserts=[{"id": "a"}])
+    assert begun.wait(PATIENCE)
+    ns.write(upserts=[{"id": "b"}])
+    told: list[Any] = []
+
+    def write() -> None:
+        try:
+            told.append(ns.write(upserts=[{"id": "c"}]))
+        except reef.ReefError as error:
+            told.append(error)
+
+    waiting, closing = Thread(target=write), Thread(target=ns.close)
+    waiting.start()
+    closing.start()
+    waiting.join(PATIENCE)
+    assert [type(each) for each in told] == [reef.Closed]
+    go.set()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()

@@ -48,7 +48,8 @@ class Namespace(Reading):
 
     Open for writing it is the namespace's one writer, sees its own writes at once, and (unless
     `maintain` is off) folds and compacts by itself when thresholds are passed. Open for reading it
-    follows the bucket: what it shows is never older than `Options.staleness` seconds.
+    follows the bucket: what it shows is never older than `Options.staleness` seconds when it is
+    asked. So does a writer after `CommitUncertain`, until that commit is settled.
     """
 
     def __init__(
@@ -191,6 +192,9 @@ class Namespace(Reading):
                 folding.wake()
                 if folding.wait_for_pass(options.backlog_wait) and folding.failure is None:
                     continue
+            self._check_open()
+            if self._tree.closing:
+                raise Closed(f"namespace {self.name!r} is being closed")
             because = f" ({folding.failure})" if folding is not None and folding.failure else ""
             raise Backpressure(
                 f"{unfolded.objects} log objects with {unfolded.nbytes} bytes are not folded"
