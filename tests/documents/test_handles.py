@@ -151,10 +151,21 @@ def test_an_interrupted_look_is_done_again_by_whoever_waits() -> None:
     world = World()
     world.writer.write(upserts=[{"id": "a", "n": 1}])
     world.clock.advance(2)
-    world.faulty.pause_before(request("get", "hint"), _interrupt)
+    found: list[Any] = []
+    waiting = Thread(target=lambda: found.append(world.reader.get("a")))
+
+    def interrupt() -> None:
+        waiting.start()
+        look = world.reader._following._under_way
+        while not (look and look.gates):
+            assert waiting.is_alive()
+        raise KeyboardInterrupt
+
+    world.faulty.pause_before(request("get", "hint"), interrupt)
     with pytest.raises(KeyboardInterrupt):
         world.reader.get("a")
-    assert world.reader.get("a") == {"id": "a", "n": 1}
+    waiting.join(PATIENCE)
+    assert found == [{"id": "a", "n": 1}]
 
 
 def _interrupt() -> None:

@@ -7,49 +7,76 @@ from threading import Lock
 from reef.lsm.tree import Tree
 
 
+class _Look:
+    """A look at the bucket that is under way. Those who wait for it each hold a lock of their own:
+    handing one lock from thread to thread would wake them one after the other."""
+
+    __slots__ = ("ended", "failure", "gates")
+
+    def __init__(self) -> None:
+        self.gates: list[Lock] = []
+        self.ended = False
+        self.failure: Exception | None = None
+
+
 class Following:
     """Keeps the state of a tree that somebody else writes as fresh as its readers ask for.
 
-    However many threads read, they look at the bucket one at a time, and what one of them found
-    serves all that asked before it began to look.
+    However many threads read, one at a time looks at the bucket, and what it finds, or why it
+    cannot, is the answer to all who waited.
     """
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._lock = Lock()
+        self._mutex = Lock()
+        self._under_way: _Look | None = None
         self._looked = tree.environment.monotonic()
-        self._begun = 0
-        self._ended = 0
-        self._failure: Exception | None = None
 
     def keep_fresh(self) -> None:
         """Look at the bucket if what is known of it is older than the staleness that readers
         accept. Its age counts from when the look at it began."""
         asked = self._tree.environment.monotonic()
-        if asked - self._looked > self._tree.options.staleness:
-            self._look_since(self._begun, asked)
+        while asked - self._looked > self._tree.options.staleness:
+            if self._look_or_wait():
+                return
 
     def catch_up(self) -> None:
-        """Look at the bucket, unless somebody begins to do so from now on."""
-        self._look_since(self._begun, None)
+        """Look at the bucket, or wait for a look that somebody begins from now on."""
+        if not self._look_or_wait():
+            # The one that was under way may have begun too early. The next one has not.
+            self._look_or_wait()
 
     def expire(self) -> None:
         """Let the next read look at the bucket."""
         self._looked = float("-inf")
 
-    def _look_since(self, begun: int, asked: float | None) -> None:
-        with self._lock:
-            if self._ended > begun:
-                # This look began after we asked: what became of it is our answer too.
-                if self._failure is not None:
-                    raise self._failure
-            elif asked is None or asked - self._looked > self._tree.options.staleness:
-                self._look()
+    def _look_or_wait(self) -> bool:
+        """Wait for the look that is under way, or look if there is none: True then."""
+        while True:
+            own, gate = _Look(), Lock()
+            gate.acquire()
+            try:
+                with self._mutex:
+                    look = self._under_way
+                    if look is None:
+                        self._under_way = own
+                    else:
+                        look.gates.append(gate)
+                if look is None:
+                    self._look(own)
+                    return True
+            finally:
+                self._end(own)
+            gate.acquire()
+            if look.failure is not None:
+                raise look.failure
+            if look.ended:
+                return False
+            # Whoever looked was interrupted, which says nothing about the bucket.
 
-    def _look(self) -> None:
+    def _look(self, look: _Look) -> None:
         tree = self._tree
         began = tree.environment.monotonic()
-        self._begun += 1
         try:
             with tree.lock:
                 slot = tree.view.unfolded.next_lsn
@@ -57,9 +84,15 @@ class Following:
                 if tree.view.unfolded.next_lsn > slot:
                     tree.unsettled = False
         except Exception as failure:
-            self._failure = failure
-            self._ended = self._begun
+            look.failure = failure
             raise
         self._looked = began
-        self._failure = None
-        self._ended = self._begun
+        look.ended = True
+
+    def _end(self, look: _Look) -> None:
+        with self._mutex:
+            if self._under_way is not look:
+                return
+            self._under_way = None
+        for gate in look.gates:
+            gate.release()
