@@ -16,9 +16,7 @@ from reef.environment import Environment
 from reef.lsm.upkeep.fold import fold_from_memory
 from reef.store import MemoryStore
 from support.faults import Clock, FaultyStore, request
-
-PATIENCE = 60.0
-"""Longer than anything takes that happens at all."""
+from support.waiting import PATIENCE, wait_until
 
 
 class World:
@@ -244,9 +242,7 @@ def test_three_hundred_writers_have_a_handful_of_threads() -> None:
     for ns in handles:
         upkeep = ns._upkeep
         assert upkeep is not None
-        assert upkeep.folding is not None
-        while ns.status().wal_floor == 1:
-            assert upkeep.folding.wait_for_pass(PATIENCE)
+        wait_until(upkeep.folding, lambda ns=ns: ns.status().wal_floor > 1)  # type: ignore[misc]
     # Four for upkeep; the store's own requests have a pool for all of them.
     upkeepers = [each for each in threading.enumerate() if each.name.startswith("reef-upkeep")]
     assert len(upkeepers) <= 4
@@ -286,10 +282,7 @@ def test_a_namespace_whose_upkeep_fails_does_not_stop_the_others(
     faulty.refuse(request("put", "bad/segments/"), times=1_000_000)
     for ns in (bad, good):
         ns.write(upserts=[{"id": "a"}])
-    folding = good._upkeep.folding  # type: ignore[union-attr]
-    assert folding is not None
-    while good.status().wal_floor == 1:
-        assert folding.wait_for_pass(PATIENCE)
+    wait_until(good._upkeep.folding, lambda: good.status().wal_floor > 1)  # type: ignore[union-attr]
     good.close()
     bad.close()
     assert bad._tree.head.manifest.wal_floor == 1

@@ -9,6 +9,7 @@ import pytest
 import reef
 from reef.store import CountingStore, MemoryStore
 from support.faults import Clock, FaultyStore, request
+from support.waiting import wait_until
 
 OPTIONS = reef.Options(large_batch_bytes=10_000)
 
@@ -140,8 +141,7 @@ def test_enough_of_them_are_folded_and_compacted_by_the_worker() -> None:
         assert namespace.count() == 1400
         upkeep = namespace._upkeep
         assert upkeep is not None
-        while namespace.status().wal_floor == 1:
-            assert upkeep.folding.wait_for_pass(30)
+        wait_until(upkeep.folding, lambda: namespace.status().wal_floor > 1)
     with database.namespace("n", "r") as reader:
         assert reader.count() == 1400
         assert reader.status().wal_floor > 1

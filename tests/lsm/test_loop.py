@@ -14,9 +14,7 @@ import pytest
 from reef.errors import Closed, ConcurrentPublication, Fenced, StoreUnavailable
 from reef.lsm.upkeep import loop
 from reef.lsm.upkeep.loop import Task, Upkeeper
-
-PATIENCE = 60.0
-"""Longer than anything takes that happens at all."""
+from support.waiting import PATIENCE, wait_until
 
 
 class Owner:
@@ -41,12 +39,8 @@ def test_a_task_runs_when_woken_and_then_rests() -> None:
     task = Upkeeper().add("t", owner, of(lambda: done.append(1) or inf))  # type: ignore[func-returns-value]
     assert not done
     for times in range(1, 4):
-        thread = Thread(target=task.wake)
-        with task._lane.lock:  # so that no pass ends before it is waited for
-            thread.start()
-            before = task.passes
-            task._ended.wait_for(lambda before=before: task.passes > before, PATIENCE)  # type: ignore[misc]
-        thread.join()
+        task.wake()
+        wait_until(task, lambda times=times: task.passes == times)  # type: ignore[misc]
         assert len(done) == times
     task.stop()
 
@@ -65,8 +59,7 @@ def test_a_wake_during_a_pass_makes_another_one() -> None:
     assert begun.wait(PATIENCE)
     task.wake()
     go.set()
-    while len(passes) < 2:
-        assert task.wait_for_pass(PATIENCE)
+    wait_until(task, lambda: task.passes == 2)
     task.stop()
     assert len(passes) == 2
 
@@ -165,12 +158,10 @@ def test_a_failing_task_waits_longer_each_time_whatever_wakes_it(
 
     upkeeper = Upkeeper()
     task = upkeeper.add("t", owner, of(fail), wait=0)
-    while not tries:
-        task.wait_for_pass(PATIENCE)
+    wait_until(task, lambda: task.passes == 1)
     task.wake()
     other = upkeeper.add("other", owner, of(lambda: inf), wait=0)
-    while not other.passes:
-        other.wait_for_pass(PATIENCE)
+    wait_until(other, lambda: other.passes == 1)
     assert len(tries) == 1
     assert task._due > 500
     for each in (task, other):
@@ -185,8 +176,7 @@ def test_being_superseded_ends_it(end: Exception) -> None:
         raise end
 
     task = Upkeeper().add("t", owner, of(work), wait=0)
-    while task.alive:
-        task.wait_for_pass(PATIENCE)
+    wait_until(task, lambda: not task.alive)
     assert task.failure is end
     assert not task.wait_for_pass(PATIENCE)
 
@@ -201,9 +191,8 @@ def test_being_overtaken_is_no_failure() -> None:
         return inf
 
     task = Upkeeper().add("t", owner, of(work), wait=0)
-    while len(tries) < 2:
-        assert task.wait_for_pass(PATIENCE)
-        assert task.failure is None
+    wait_until(task, lambda: task.failure is not None or task.passes == 2)
+    assert task.failure is None
     task.stop()
 
 
@@ -243,12 +232,10 @@ def test_long_passes_do_not_hold_short_ones_up() -> None:
     begun.wait(PATIENCE)
     waiting = upkeeper.add("waits", owner, of(lambda: inf), wait=0, long=True)
     short = upkeeper.add("short", owner, of(lambda: inf), wait=0)
-    while not short.passes:
-        assert short.wait_for_pass(PATIENCE)
+    wait_until(short, lambda: short.passes == 1)
     assert waiting.passes == 0
     go.set()
-    while not waiting.passes:
-        assert waiting.wait_for_pass(PATIENCE)
+    wait_until(waiting, lambda: waiting.passes == 1)
     for task in (*long, waiting, short):
         task.stop()
 
@@ -271,7 +258,7 @@ def test_threads_end_with_the_last_task() -> None:
     before = set(threads())
     tasks = [upkeeper.add("t", owner, of(lambda: 0.01), wait=0, long=long) for long in (0, 1)]
     for task in tasks:
-        assert task.wait_for_pass(PATIENCE)
+        wait_until(task, lambda task=task: task.passes > 0)  # type: ignore[misc]
     own = set(threads()) - before
     assert own
     for task in tasks:
@@ -284,16 +271,16 @@ def test_threads_end_with_the_last_task() -> None:
 def test_an_owner_who_is_gone_takes_the_task_along(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_LONGEST_IDLE", 0.01)
     upkeeper, owner = Upkeeper(), Owner()
+    before = set(threads())
     task = upkeeper.add("t", owner, of(lambda: inf), wait=0)
-    while not task.passes:
-        assert task.wait_for_pass(PATIENCE)
-    thread = next(iter(threads()))
+    (thread,) = set(threads()) - before
+    wait_until(task, lambda: task.passes == 1)
     del owner
     gc.collect()
-    while task.alive:
-        task.wait_for_pass(0.01)
+    wait_until(task, lambda: not task.alive)
     assert task.orphaned
     thread.join(PATIENCE)
+    assert not thread.is_alive()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")

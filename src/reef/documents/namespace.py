@@ -180,17 +180,18 @@ class Namespace(Reading):
 
     def _respect_backlog(self) -> None:
         options = self._tree.options
+        folding = self._upkeep.folding if self._upkeep is not None else None
         while True:
+            passes = folding.passes if folding is not None else 0
             unfolded = self._tree.view.unfolded
             if (
                 unfolded.nbytes < options.backlog_bytes
                 and unfolded.objects < options.backlog_objects
             ):
                 return
-            folding = self._upkeep.folding if self._upkeep is not None else None
             if folding is not None and folding.alive:
                 folding.wake()
-                if folding.wait_for_pass(options.backlog_wait) and folding.failure is None:
+                if folding.wait_for_pass(options.backlog_wait, passes) and folding.failure is None:
                     continue
             self._check_open()
             if self._tree.closing:

@@ -38,8 +38,8 @@ _LONGEST_IDLE = 60.0
 class Task:
     """Work that a loop does for an owner, one pass after the other, until either is gone.
 
-    `failure` is what the last pass raised, None if it went well. Being `Fenced` or `Closed` stops
-    the task.
+    `passes` counts those that have ended, and `failure` is what the last one raised, None if it
+    went well. Being `Fenced` or `Closed` stops the task.
     """
 
     def __init__(
@@ -74,10 +74,11 @@ class Task:
                 if not self._running:
                     self._lane.put(self, -inf)
 
-    def wait_for_pass(self, timeout: float) -> bool:
-        """Wait until a pass has ended. False if none did in time or the task has stopped."""
+    def wait_for_pass(self, timeout: float, since: int | None = None) -> bool:
+        """Wait until a pass has ended since there were that many `passes`, or from now on. False if
+        none did in time or the task has stopped."""
         with self._lane.lock:
-            before = self.passes
+            before = self.passes if since is None else since
             self._ended.wait_for(lambda: self.passes > before or self._stopped, timeout)
             return self.passes > before
 
