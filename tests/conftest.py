@@ -15,7 +15,9 @@ from support.seaweed import SeaweedServer
 _prefixes = count()
 
 # How fast the machine is must not decide whether a test passes.
-hypothesis.settings.register_profile("reef", deadline=None)
+hypothesis.settings.register_profile(
+    "reef", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("reef")
 
 
