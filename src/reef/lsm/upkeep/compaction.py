@@ -43,6 +43,24 @@ def plan_compaction(
     first_threshold: int = FIRST_THRESHOLD,
 ) -> Compaction | None:
     """The next compaction that is worth doing, the lowest level first; None when in shape."""
+    picked = pick_runs(
+        segments, fan_in=fan_in, most_inputs=most_inputs, first_threshold=first_threshold
+    )
+    if picked is None:
+        return None
+    runs, level = picked
+    return Compaction(tuple(info for run in runs for info in run.segments), level)
+
+
+def pick_runs(
+    segments: Iterable[SegmentInfo],
+    *,
+    fan_in: int,
+    most_inputs: int,
+    first_threshold: int = FIRST_THRESHOLD,
+) -> tuple[list[SegmentRun], int] | None:
+    """The runs to compact next, and the level that they become. Decided by what the root says of
+    the runs: no list of segments is read."""
     for level, runs in runs_by_level(segments).items():
         if len(runs) < fan_in:
             continue
@@ -55,8 +73,7 @@ def plan_compaction(
             if len(picked) >= most_inputs or (len(picked) >= fan_in and size >= threshold):
                 break
         if size >= threshold or len(picked) >= most_inputs:
-            inputs = tuple(info for run in picked for info in run.segments)
-            return Compaction(inputs, level + 1 if size >= threshold else level)
+            return picked, level + 1 if size >= threshold else level
     return None
 
 

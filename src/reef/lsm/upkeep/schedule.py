@@ -14,8 +14,9 @@ from math import inf
 
 from reef.lsm.options import Options
 from reef.lsm.unfolded import Unfolded
-from reef.lsm.upkeep.compaction import plan_compaction
+from reef.lsm.upkeep.compaction import pick_runs
 from reef.manifest import Manifest
+from reef.manifest.runs import Segments
 
 PAUSE = 0.2
 """Seconds without a write that are taken for a pause in the writing."""
@@ -73,11 +74,10 @@ def next_pass(
 
 
 def _compaction(root: Manifest, options: Options, activity: Activity, now: float) -> float:
-    plan = plan_compaction(root.segments, fan_in=options.fan_in, most_inputs=options.most_inputs)
-    if plan is None:
+    picked = pick_runs(root.segments, fan_in=options.fan_in, most_inputs=options.most_inputs)
+    if picked is None:
         return inf
-    runs = len({info.run for info in root.segments})
-    if runs >= 2 * options.most_inputs:
+    if len(Segments.of(root.segments).runs) >= 2 * options.most_inputs:
         return now
     return max(now, activity.wrote + PAUSE)
 
