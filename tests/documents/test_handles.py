@@ -12,7 +12,6 @@ import pytest
 import reef
 from reef import Options
 from reef.documents import Database, Namespace
-from reef.environment import Environment
 from reef.lsm.upkeep.fold import fold_from_memory
 from reef.store import MemoryStore
 from support.faults import Clock, FaultyStore, request
@@ -24,42 +23,29 @@ class World:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.asked = 0
-        self._lock = threading.Lock()
+        self.never = Event()
         environment = self.clock.environment()
-        counted = Environment(
-            environment.now, self._monotonic, environment.entropy, environment.sleep
-        )
         self.store = MemoryStore(environment)
         self.faulty = FaultyStore(self.store)
         self.writer = Database(self.store, Options(), environment).namespace("n", maintain=False)
         self.writer.write(upserts=[{"id": "a", "n": 0}])
-        self.reader = Database(self.faulty, Options(), counted).namespace("n", "r")
+        self.reader = Database(self.faulty, Options(), environment).namespace("n", "r")
         self.looks = 0
         self.after_look: Callable[[], None] = lambda: None
         self._refresh = self.reader._tree.refresh
         self.reader._tree.refresh = self._look  # type: ignore[method-assign]
-
-    def _monotonic(self) -> float:
-        with self._lock:
-            self.asked += 1
-        return self.clock.now()
 
     def _look(self) -> None:
         self.looks += 1
         self._refresh()
         self.after_look()
 
-    def have_all_ask(self, count: int) -> Callable[[], None]:
-        """Waits until so many threads have looked at the clock to see how old the state is."""
-        before = self.asked
-
-        def wait() -> None:
-            deadline = threading.Event()
-            while self.asked < before + count:
-                assert not deadline.wait(0.001)
-
-        return wait
+    def have_all_wait(self, count: int) -> None:
+        """Waits until so many threads wait for the look that is under way."""
+        look = self.reader._following._under_way
+        assert look is not None
+        while len(look.gates) < count:
+            assert not self.never.wait(0.001)
 
 
 def together(count: int, call: Callable[[], Any]) -> list[Any]:
@@ -84,7 +70,7 @@ def test_threads_that_find_the_state_old_look_once() -> None:
     world = World()
     world.writer.write(upserts=[{"id": "a", "n": 1}])
     world.clock.advance(2)
-    world.faulty.pause_before(request("get", "hint"), world.have_all_ask(16))
+    world.faulty.pause_before(request("get", "hint"), lambda: world.have_all_wait(15))
     found = together(16, lambda: world.reader.get("a"))
     assert found == [{"id": "a", "n": 1}] * 16
     assert world.looks == 1
@@ -95,29 +81,27 @@ def test_a_look_that_takes_long_serves_all_that_waited_for_it() -> None:
     world = World()
     world.writer.write(upserts=[{"id": "a", "n": 1}])
     world.clock.advance(2)
-    all_ask = world.have_all_ask(8)
 
     def slowly() -> None:
-        all_ask()
+        world.have_all_wait(7)
         world.clock.advance(100)
 
     world.faulty.pause_before(request("get", "hint"), slowly)
     together(8, lambda: world.reader.get("a"))
-    # Those who asked before the look had begun are served by it; one might have asked after.
-    assert world.looks <= 2
+    assert world.looks == 1
     world.reader.get("a")
-    assert world.looks <= 3
+    assert world.looks == 2
 
 
 def test_a_look_that_fails_fails_for_all_that_waited_for_it() -> None:
     world = World()
     world.clock.advance(2)
-    world.faulty.pause_before(request("get", "hint"), world.have_all_ask(8))
+    world.faulty.pause_before(request("get", "hint"), lambda: world.have_all_wait(7))
     world.faulty.refuse(request("get", "hint"))
     world.faulty.refuse(request("list", "manifest"), times=1000)
     found = together(8, lambda: world.reader.get("a"))
     assert all(isinstance(each, reef.StoreError) for each in found)
-    assert world.looks <= 2
+    assert world.looks == 1
     world.faulty._state.faults.clear()
     assert world.reader.get("a") == {"id": "a", "n": 0}
 
@@ -230,7 +214,7 @@ def test_index_waits_for_the_pass_that_is_under_way() -> None:
 
 def test_three_hundred_writers_have_a_handful_of_threads() -> None:
     """Each of them folds and compacts all the same."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
     options = Options(fold_objects=3, fan_in=2, most_inputs=2)
     database = reef.connect("memory://", options=options)
     handles = [database.namespace(f"n{number:03}") for number in range(300)]
@@ -238,14 +222,14 @@ def test_three_hundred_writers_have_a_handful_of_threads() -> None:
     for number in range(4):
         for ns in handles:
             ns.write(upserts=[{"id": "a", "n": number}])
-        most = max(most, threading.active_count() - before)
+        most = max(most, len(set(threading.enumerate()) - before))
     for ns in handles:
         upkeep = ns._upkeep
         assert upkeep is not None
         wait_until(upkeep.folding, lambda ns=ns: ns.status().wal_floor > 1)  # type: ignore[misc]
     # Four for upkeep; the store's own requests have a pool for all of them.
-    upkeepers = [each for each in threading.enumerate() if each.name.startswith("reef-upkeep")]
-    assert len(upkeepers) <= 4
+    started = set(threading.enumerate()) - before
+    assert len([each for each in started if each.name.startswith("reef-upkeep")]) <= 4
     assert most <= 4 + 32
     for ns in handles:
         ns.close()

@@ -94,7 +94,7 @@ def model_write(model: dict[str, Any], kind: str, id: str, changed: dict[str, An
         model.pop(id, None)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_written_in_between(seed: int) -> None:
     """Few ids, almost only patches; loads, large batches, deletes, folds and reopenings between
     them; nulls and absent attributes told apart."""
@@ -105,7 +105,7 @@ def test_whatever_is_written_in_between(seed: int) -> None:
     model: dict[str, Any] = {}
     ids = ["a", "b", "c"]
     past: list[tuple[int, dict[str, Any]]] = []
-    for step in range(400):
+    for step in range(300):
         id = chance.choice(ids)
         changed = {
             name: chance.choice([None, step]) for name in ("x", "y", "z") if chance.random() < 0.5
