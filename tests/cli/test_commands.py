@@ -281,3 +281,23 @@ def test_every_command_takes_the_common_options() -> None:
         options = {option for parameter in command.params for option in parameter.opts}
         assert {"--bucket", "--json", "--verbose"} <= options, name
         assert command.help, name
+
+
+def test_what_was_dropped_is_collected(shell: Shell) -> None:
+    shell.ok("create", "m", "--retention", "0s", "--grace", "0s")
+    shell.ok("create", "n")
+    for name in "mn":
+        shell.ok("write", name, stdin='{"id": "a"}\n')
+        shell.ok("drop", name, "--yes")
+    assert shell.ok("list").text == ""
+    for command in (["get", "n", "a"], ["gc", "n"], ["verify", "n"], ["repair", "n"]):
+        run = shell.run(*command)
+        assert (run.code, "there is no namespace 'n': it was dropped" in run.err) == (1, True)
+    assert "must wait" in shell.ok("gc", "--dropped").text
+    answers = shell.ok("gc", "--dropped", "--apply", "--json").document["dropped"]
+    assert [answer["namespace"] for answer in answers] == ["m", "n"]
+    assert answers[1]["deleted"] == 0
+    assert shell.run("gc").code == shell.run("gc", "n", "--dropped").code == 2
+    shell.ok("create", "n")
+    assert shell.ok("list").text == "n\n"
+    assert shell.ok("scan", "n").text == ""

@@ -16,7 +16,16 @@ from reef.data.plain import PlainRows, Types, as_batch
 from reef.data.rows import DELETE, PATCH, UPSERT
 from reef.data.types import AttributeType, parse_type
 from reef.log import BatchHeader, LogHeader, encode
-from reef.lsm.records import Condemn, Ingest, Record, encode_condemn, encode_ingest, encode_rows
+from reef.lsm.records import (
+    Condemn,
+    Drop,
+    Ingest,
+    Record,
+    encode_condemn,
+    encode_drop,
+    encode_ingest,
+    encode_rows,
+)
 from reef.segment import SegmentInfo
 from reef.store.contract import Buffer, as_bytes
 
@@ -132,6 +141,7 @@ OBJECTS: dict[str, tuple[LogHeader, list[Record]]] = {
     "truncate": (_header(8, BatchHeader(0), guest=True), [Ingest((), {}, truncate=True)]),
     "declaration": (_header(9), [Ingest((), _SCHEMA)]),
     "condemn": (_header(10, guest=True), [Condemn(17)]),
+    "drop": (_header(11), [Drop(18)]),
 }
 
 
@@ -146,6 +156,8 @@ def _payload(record: Record) -> list[Buffer]:
         return encode_ingest(record)
     if isinstance(record, Condemn):
         return encode_condemn(record)
+    if isinstance(record, Drop):
+        return encode_drop(record)
     return encode_rows(record)[0]
 
 

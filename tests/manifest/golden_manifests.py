@@ -1,4 +1,4 @@
-"""Manifests as values; `golden/` holds them as version 1 wrote them.
+"""Manifests as values; `golden/` holds them as versions 1 and 2 wrote them.
 
 `python -m manifest.golden_manifests` (from `tests`) writes the files that are not there yet, and
 never one that is: what was stored must keep its meaning.
@@ -11,7 +11,7 @@ from pathlib import Path
 from reef.manifest import Manifest
 from reef.manifest.codec import encode
 from reef.manifest.lists import encode_list, encode_segments
-from reef.manifest.model import Pin, Settings
+from reef.manifest.model import Life, Pin, Settings
 from reef.manifest.retired import LogSpan, Retired, RetiredList, Superseded
 from reef.segment import SegmentInfo
 
@@ -51,6 +51,32 @@ MANIFESTS: dict[str, Manifest] = {
     ),
 }
 
+# A name that was dropped once: older programs must not take it for what it is not.
+LIVES: dict[str, Manifest] = {
+    "dropping": Manifest(*(3, "n", 0.0, "p", "0", "1", 2), writer_epoch=2, dropping=True),
+    "dropped": Manifest(
+        *(4, "n", 0.0, "p", "0", "1", 2),
+        writer_epoch=2,
+        compactor_epoch=1,
+        wal_floor=9,
+        last_applied_lsn=8,
+        orphan_floor=4,
+        superseded=(Superseded("segments/00000000000000000001-s0.seg", 4),),
+        folded=(LogSpan(1, 8, 4),),
+        dropped=True,
+    ),
+    "created-again": Manifest(
+        *(5, "n", 0.0, "p", "0", "1", 2),
+        settings=Settings(60.0, 15.0, 10, 20.5),
+        writer_epoch=2,
+        compactor_epoch=2,
+        wal_floor=9,
+        last_applied_lsn=8,
+        orphan_floor=5,
+        folded=(LogSpan(1, 8, 4),),
+        life=Life(5, 9, 900.0),
+    ),
+}
 LISTED_SEGMENTS = (_OLD, _LOADED)
 RETIRED_SEGMENTS = (_WINDOW,)
 RETIRED_ENTRIES = (Superseded("segments/00000000000000000001-s0.seg", 6), Superseded("x", 7))
@@ -73,6 +99,7 @@ def files() -> dict[str, bytes]:
     """Every golden file as it is written today."""
     found = {f"version-1-{name}.json": encode(manifest) for name, manifest in MANIFESTS.items()}
     found |= {f"version-1-{id}.list": data for id, (_, data) in LISTS.items()}
+    found |= {f"version-2-{name}.json": encode(manifest) for name, manifest in LIVES.items()}
     found["version-2-listed.json"] = encode(LISTED)
     return found
 

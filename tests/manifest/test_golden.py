@@ -9,6 +9,7 @@ from manifest.golden_manifests import (
     LISTED,
     LISTED_SEGMENTS,
     LISTS,
+    LIVES,
     MANIFESTS,
     RETIRED_ENTRIES,
     RETIRED_SEGMENTS,
@@ -23,6 +24,13 @@ from reef.manifest.manifests import whole_manifest
 def test_version_1(name: str) -> None:
     data = (GOLDEN / f"version-1-{name}.json").read_bytes()
     assert decode("k", memoryview(data)) == MANIFESTS[name]
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_version_2_of_a_name_that_was_dropped(name: str) -> None:
+    data = (GOLDEN / f"version-2-{name}.json").read_bytes()
+    assert decode("k", memoryview(data)) == LIVES[name]
+    assert LIVES[name].least_format == LIVES[name].format == 2
 
 
 def test_version_2_and_its_lists() -> None:

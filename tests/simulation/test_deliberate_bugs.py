@@ -139,7 +139,7 @@ def read_through_two_manifests(patch: Patch) -> None:
 def overwrite_a_concurrent_edit(patch: Patch) -> None:
     honest = Register.publish
 
-    def publish(self: Register, edit: Any, base: Any = None) -> Any:
+    def publish(self: Register, edit: Any, base: Any = None, **more: Any) -> Any:
         first: list[Manifest | None] = []
 
         def once(newest: Manifest) -> Manifest | None:
@@ -150,7 +150,7 @@ def overwrite_a_concurrent_edit(patch: Patch) -> None:
                 return None
             return msgspec.structs.replace(made, generation=newest.generation)
 
-        return honest(self, once, base)
+        return honest(self, once, base, **more)
 
     patch.setattr(Register, "publish", publish)
 

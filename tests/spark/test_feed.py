@@ -530,8 +530,14 @@ def test_a_namespace_made_anew_is_not_taken_for_the_old(place: Place) -> None:
     place.database.drop(place.name)
     with place.open() as namespace:
         namespace.write(upserts=[{"id": "other"}])
-        with pytest.raises(InvalidInput, match="made anew"):
+        with pytest.raises(PastRetention, match="created anew"):
             place.stream().latestOffset(end, ALL)
+        assert [row["id"] for row in read_all(place.stream())] == ["other"]
+        going_on = place.stream(failOnDataLoss="false")
+        later = going_on.latestOffset(end, ALL)
+        assert [row["id"] for row in rows_of(going_on, going_on.partitions(end, later))] == [
+            "other"
+        ]
 
 
 def test_looking_for_news_costs_few_requests(place: Place) -> None:

@@ -15,9 +15,17 @@ from reef.data.rows import DELETE, ID, PATCH, UPSERT, with_lsn
 from reef.data.schema import Schema
 from reef.data.types import AttributeType, parse_type
 from reef.log.codec import BatchHeader, LogHeader, encode
-from reef.lsm.records import Condemn, Ingest, encode_condemn, encode_ingest, encode_rows
+from reef.lsm.records import (
+    Condemn,
+    Drop,
+    Ingest,
+    encode_condemn,
+    encode_drop,
+    encode_ingest,
+    encode_rows,
+)
 from reef.manifest.codec import encode as encode_manifest
-from reef.manifest.model import Manifest, Pin, Settings
+from reef.manifest.model import Life, Manifest, Pin, Settings
 from reef.manifest.retired import LogSpan, Retired, Superseded
 from reef.manifest.runs import Segments
 from reef.segment import SegmentInfo, SegmentWriter
@@ -115,7 +123,7 @@ INGEST_RECORDS = (
     _record(encode_ingest(Ingest((), _SCHEMA))),
     _record(encode_ingest(Ingest((INFO, INFO), {}, truncate=True))),
 )
-CONDEMN_RECORDS = (_record(encode_condemn(Condemn(17))),)
+CONDEMN_RECORDS = (_record(encode_condemn(Condemn(17))), _record(encode_drop(Drop(18))))
 RECORDS = (*ROW_RECORDS, *PLAIN_RECORDS, *INGEST_RECORDS, *CONDEMN_RECORDS)
 
 _RECEIPT = {"upserted": 2, "patched": 1, "rejected": ["x"]}
@@ -157,6 +165,13 @@ MANIFESTS = (
             folded=(LogSpan(1, 7, 9),),
             snapshots={"s": Pin(5, 7, 6, 60.0)},
             branches={"b": 3},
+        )
+    ),
+    encode_manifest(
+        Manifest(
+            *(9, "movies", 1700000000.5, "p", "0123456789abcdef", "fedcba9876543210", 2),
+            dropping=True,
+            life=Life(4, 17, 900.0),
         )
     ),
 )

@@ -75,14 +75,17 @@ def list_namespaces(session: Session) -> None:
 @common_options
 @pass_session
 def drop(session: Session, namespace: str, yes: bool) -> None:
-    """Delete a namespace and everything in it. There is no way back."""
+    """Drop a namespace and everything in it. There is no way back.
+
+    It is gone at once; its objects are deleted by `gc --dropped`, once its retention has passed.
+    """
     with session.database() as database:
         if not database.exists(namespace):
             raise no_namespace(namespace)
         if not yes:
             if session.json:
                 raise click.UsageError("dropping a namespace with --json needs --yes")
-            question = f"Delete namespace {namespace} and everything in it for good?"
+            question = f"Drop namespace {namespace} and everything in it for good?"
             click.confirm(question, abort=True, err=True)
         database.drop(namespace)
     if session.json:

@@ -13,6 +13,7 @@ from reef.cli.session import Session, check_there, common_options, pass_session
 from reef.cli.values import age_text, bytes_text, counted, moment_text
 
 if TYPE_CHECKING:
+    from reef.lsm.retention.collector import Collected
     from reef.lsm.upkeep.compact import Compacted
     from reef.lsm.upkeep.fold import Folded
 
@@ -111,36 +112,55 @@ def _compact_here(
 
 
 @click.command()
-@click.argument("namespace")
+@click.argument("namespace", required=False)
+@click.option("--dropped", is_flag=True, help="What is left of namespaces that were dropped.")
 @click.option("--apply", is_flag=True, help="Delete what is due.")
 @common_options
 @pass_session
-def gc(session: Session, namespace: str, apply: bool) -> None:
+def gc(session: Session, namespace: str | None, dropped: bool, apply: bool) -> None:
     """Show what nothing needs any more, why, and when it may go; delete what is due on --apply."""
+    if (namespace is None) != dropped:
+        raise click.UsageError("give a namespace, or --dropped for those that were dropped")
     with session.database() as database:
-        with database.namespace(namespace, "r") as opened:
-            collected = opened.gc(apply=apply)
+        if namespace is None:
+            found = database.gc_dropped(apply=apply)
+        else:
+            with database.namespace(namespace, "r") as opened:
+                found = {namespace: opened.gc(apply=apply)}
         now = database.environment.now()
-    plan = collected.plan
     if session.json:
-        print_json(
-            {
-                "namespace": namespace,
-                "applied": collected.applied,
-                "deleted": collected.deleted,
-                "bytes": collected.bytes if apply else plan.bytes,
-                "due": plan.due,
-                "orphans": plan.orphans,
-                "waiting": plan.waiting,
-            }
-        )
+        answers = [_collected(name, collected) for name, collected in found.items()]
+        print_json({"dropped": answers} if dropped else answers[0])
         return
+    for name, collected in found.items():
+        if dropped:
+            click.echo(f"{name}:")
+        _print_collected(collected, now)
+    if not found:
+        click.echo("nothing is left of namespaces that were dropped")
+
+
+def _collected(namespace: str, collected: Collected) -> dict[str, Any]:
+    plan = collected.plan
+    return {
+        "namespace": namespace,
+        "applied": collected.applied,
+        "deleted": collected.deleted,
+        "bytes": collected.bytes if collected.applied else plan.bytes,
+        "due": plan.due,
+        "orphans": plan.orphans,
+        "waiting": plan.waiting,
+    }
+
+
+def _print_collected(collected: Collected, now: float) -> None:
+    plan = collected.plan
     due = (*plan.due, *plan.orphans)
     shown = [(item, "now") for item in due]
     for item in plan.waiting:
         left = None if item.due is None else age_text(max(item.due - now, 0))
         shown.append((item, "when it is released" if left is None else f"in {left}"))
-    if not apply and shown:
+    if not collected.applied and shown:
         rows = [
             [
                 item.key,
@@ -153,7 +173,7 @@ def gc(session: Session, namespace: str, apply: bool) -> None:
         ]
         print_table(["object", "bytes", "why", "due", "since or from"], rows, "bytes")
     waiting = f"{counted(len(plan.waiting), 'object')} must wait"
-    if apply:
+    if collected.applied:
         size = bytes_text(collected.bytes)
         click.echo(f"deleted {counted(collected.deleted, 'object')}, {size}; {waiting}")
     else:

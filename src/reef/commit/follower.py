@@ -11,6 +11,7 @@ from threading import RLock
 from typing import Any, Generic, Protocol, TypeVar
 
 from reef.environment import Environment
+from reef.errors import NamespaceDropped
 from reef.log import Log, LogEntry, LogTail
 from reef.log.tail import GivenUp, MissingSlot, heeding_skips
 from reef.manifest import Head, Register, Root
@@ -89,6 +90,18 @@ class Follower(ABC, Generic[R, S]):
     def rest(self, state: S, root: R) -> S:
         """What is left of a state on top of a root that has taken its beginning in."""
 
+    def check_root(self, root: R) -> None:
+        """Raise if that root is not of what was read here: that has ended."""
+        return
+
+    def check_state(self, state: S) -> None:
+        """Raise if the log says that what it is the log of has ended."""
+        return
+
+    def check_entry(self, entry: LogEntry) -> None:
+        """Raise if it ended with that entry, which somebody else put into the next slot."""
+        return
+
     # What is known
 
     @property
@@ -124,7 +137,7 @@ class Follower(ABC, Generic[R, S]):
                     if self.confirmed(head, self.floor_of(head.root)) is not None:
                         break
                     head = self.register.head()
-                except MissingSlot as gap:
+                except (MissingSlot, NamespaceDropped) as gap:
                     head = self.past(gap)
             self.install(head, state)
 
@@ -152,7 +165,7 @@ class Follower(ABC, Generic[R, S]):
                     if self.confirmed(head, first) is not None:
                         break
                     head = self.register.head()
-                except MissingSlot as gap:
+                except (MissingSlot, NamespaceDropped) as gap:
                     head = self.past(gap)
                 except GivenUp:
                     self.recover(head)
@@ -166,9 +179,9 @@ class Follower(ABC, Generic[R, S]):
             return self.start(root)
         return current if floor <= current.floor else self.rest(current, root)
 
-    def past(self, gap: MissingSlot) -> Head[R]:
+    def past(self, gap: MissingSlot | NamespaceDropped) -> Head[R]:
         """The newest head: a slot that is gone was folded and collected, or else it was lost, and
-        the gap is raised."""
+        the gap is raised. So it is with a drop, unless the name is in use again."""
         head = self.register.head()
         if self.floor_of(head.root) <= gap.lsn:
             raise gap
@@ -187,6 +200,8 @@ class Follower(ABC, Generic[R, S]):
         tail = LogTail(self.log, state.next_lsn, skips=skips, held=state.floor)
         for entry in tail:
             self._apply(state, entry)
+            self.check_state(state)
+        self.check_state(state)
         state.next_lsn = max(state.next_lsn, tail.next_lsn)
         self.discarded = tuple(tail.discarded)
         self.skips = frozenset(lsn for lsn in tail.skips if lsn >= state.floor)
@@ -214,6 +229,7 @@ class Follower(ABC, Generic[R, S]):
                 self.skips = known.union(skips)
                 self.discarded = ()
             self.take(entry)
+            self.check_state(self.state)
 
     def take(self, entry: LogEntry, records: Any = None) -> None:
         """Take in the entry of the next slot, which fits."""
@@ -234,6 +250,7 @@ class Follower(ABC, Generic[R, S]):
         with self.lock:
             if self._head is not None and head.slot < self._head.slot:
                 return
+            self.check_root(head.root)
             current = self._state
             floor = self.floor_of(head.root)
             if current is None or floor < current.floor:

@@ -68,6 +68,7 @@ def win(follower: Follower[Any, Any], contents: Contents, epoch: int | None = No
         follower.unsettled = before
         raise
     if holder is not None:
+        follower.check_entry(holder)
         if epoch is not None and holder.header.epoch > epoch:
             raise Fenced(
                 f"writer epoch {epoch} was superseded by {holder.header.epoch} in slot {lsn},"

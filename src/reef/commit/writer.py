@@ -54,11 +54,24 @@ class Writer(ABC, Generic[Request, Answer]):
         follower = self._follower
         follower.recover()
         self.epoch, head = take_over(
-            follower.register, self._epoch_field, follower.head, above=follower.state.epoch
+            follower.register,
+            self._epoch_field,
+            follower.head,
+            above=follower.state.epoch,
+            also=self.taken_over,
         )
         follower.advance(head)
-        while self.append(Contents()) is None:
+        while self.append(self.fence()) is None:
             pass
+
+    def taken_over(self, root: Any) -> Any:
+        """What the publication that raises the epoch makes of the newest root besides."""
+        self._follower.check_root(root)
+        return root
+
+    def fence(self) -> Contents:
+        """What the entry that fences holds."""
+        return Contents()
 
     def commit(self, request: Request) -> Answer:
         """Make the request durable and visible, and return its answer.

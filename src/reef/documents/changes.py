@@ -15,14 +15,14 @@ from reef.data.documents import documents_of
 from reef.data.measure import chunks
 from reef.data.plain import PlainRows, Rows, as_batch
 from reef.data.rows import DELETE, ID, KIND, LSN, LSN_FIELD, PATCH, concat, lsns_of, with_lsn
-from reef.errors import InvalidInput, ObjectNotFound, PastRetention
+from reef.errors import InvalidInput, NamespaceDropped, ObjectNotFound, PastRetention
 from reef.log import LogEntry, LogTail
 from reef.log.tail import MissingSlot
 from reef.lsm.gathered import Gathered
 from reef.lsm.memtable import Memtable
 from reef.lsm.read.merge import merge
 from reef.lsm.read.view import runs_of
-from reef.lsm.records import Condemn, Ingest, placed, records_of
+from reef.lsm.records import Condemn, Drop, Ingest, is_drop, placed, records_of
 from reef.lsm.retention.reachability import first_retained_slot
 from reef.lsm.tree import Tree
 from reef.segment import SegmentInfo
@@ -60,14 +60,18 @@ class ChangeBatch:
 
 
 def entries_between(tree: Tree, after: int, through: int | None = None) -> Iterator[LogEntry]:
-    """The log's entries above slot `after`, in order, to slot `through` or the end of the log.
+    """The log's entries above slot `after`, in order, to slot `through` or the end of the log; from
+    the first slot of the namespace on if `after` is 0.
 
-    `PastRetention` if some of them were collected already.
+    `PastRetention` if some of them were collected already, or are of a namespace of the same name
+    that was dropped; `NamespaceNotFound` where this one was.
     """
     if not isinstance(after, int) or isinstance(after, bool) or after < 0:
         raise InvalidInput(f"changes are read after an LSN, a number from 0 on, not {after!r}")
     head = tree.register.head()
     manifest = head.manifest
+    tree.check_root(manifest)
+    after = after or manifest.life.lsn - 1
     if after + 1 < first_retained_slot(manifest):
         raise _collected(after)
     # What a feed has told it cannot take back, be it given up later.
@@ -78,6 +82,8 @@ def entries_between(tree: Tree, after: int, through: int | None = None) -> Itera
             if confirmed is None:
                 raise _collected(after)
             head = confirmed
+            if is_drop(entry):
+                raise NamespaceDropped(tree.name, entry.lsn)
             yield entry
     except (MissingSlot, ObjectNotFound):
         raise _collected(after) from None
@@ -93,7 +99,7 @@ def change_batches(tree: Tree, after: int) -> Iterator[tuple[LogEntry, pa.Record
     try:
         for entry in entries_between(tree, after):
             for record in records_of(entry):
-                if isinstance(record, Condemn):
+                if isinstance(record, Condemn | Drop):
                     continue
                 if not isinstance(record, Ingest):
                     yield entry, with_lsn(as_batch(record), entry.lsn)
@@ -147,7 +153,7 @@ def changes_between(
     for entry in entries_between(tree, after, through):
         created = microseconds(entry.header.created_at)
         for record in records_of(entry):
-            if isinstance(record, Condemn):
+            if isinstance(record, Condemn | Drop):
                 continue
             if not isinstance(record, Ingest):
                 window.add(entry.lsn, created, one_of_each(record), entry.size)

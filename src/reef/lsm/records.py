@@ -4,6 +4,7 @@
     ingest:   tag u8 = 2 | JSON of Ingest
     condemn:  tag u8 = 3 | JSON of Condemn
     plain:    tag u8 = 4 | packed rows, see `reef.data.plain`
+    drop:     tag u8 = 5 | JSON of Drop
 
 The rows of all records of a log object, in order, are the operations of its batches. The Arrow
 messages start at multiples of eight within the record.
@@ -29,7 +30,7 @@ from reef.log.naming import WAL
 from reef.segment.info import SegmentInfo
 from reef.store.contract import Buffer
 
-_ROWS, _INGEST, _CONDEMN, _PLAIN = 1, 2, 3, 4
+_ROWS, _INGEST, _CONDEMN, _PLAIN, _DROP = 1, 2, 3, 4, 5
 _ROWS_HEAD = struct.Struct("<B7xQ")
 _PLAIN_TAG = bytes([_PLAIN])
 _U16, _I32, _U32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")
@@ -56,6 +57,13 @@ class Condemn(msgspec.Struct, frozen=True):
     orphan_floor: int
 
 
+class Drop(msgspec.Struct, frozen=True):
+    """There is no namespace any more from this slot on. Everything written before is gone, and no
+    segment born before `orphan_floor` may be ingested."""
+
+    orphan_floor: int
+
+
 def placed(ingest: Ingest, lsn: int) -> tuple[SegmentInfo, ...]:
     """The segments of an ingest record as those of its slot: all their rows are that new."""
     return tuple(
@@ -63,7 +71,8 @@ def placed(ingest: Ingest, lsn: int) -> tuple[SegmentInfo, ...]:
     )
 
 
-Record: TypeAlias = "Rows | Ingest | Condemn"
+Record: TypeAlias = "Rows | Ingest | Condemn | Drop"
+WITHOUT_ROWS = (Ingest, Condemn, Drop)
 
 
 _messages: tuple[tuple[pa.Schema, bytes], ...] = ()
@@ -157,6 +166,16 @@ def encode_condemn(condemn: Condemn) -> list[Buffer]:
     return [bytes([_CONDEMN]) + msgspec.json.encode(condemn)]
 
 
+def encode_drop(drop: Drop) -> list[Buffer]:
+    """A record that ends the namespace."""
+    return [bytes([_DROP]) + msgspec.json.encode(drop)]
+
+
+def is_drop(entry: LogEntry) -> bool:
+    """Whether the namespace ends with that entry."""
+    return any(len(record) > 0 and record[0] == _DROP for record in entry.records)
+
+
 def decode_record(record: memoryview) -> Record:
     """What a record holds. Its checksum was checked, so a failure is a format that is not ours."""
     tag = record[0] if len(record) else 0
@@ -168,6 +187,8 @@ def decode_record(record: memoryview) -> Record:
         return msgspec.json.decode(record[1:], type=Ingest)
     if tag == _CONDEMN:
         return msgspec.json.decode(record[1:], type=Condemn)
+    if tag == _DROP:
+        return msgspec.json.decode(record[1:], type=Drop)
     raise ValueError(f"a record of unknown kind {tag}")
 
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from reef.commit import Follower
 from reef.environment import Environment
+from reef.errors import NamespaceDropped
 from reef.log import Log, LogEntry, LogTail
 from reef.log.tail import heeding_skips
 from reef.lsm.options import Options
 from reef.lsm.read.view import Readers, View
+from reef.lsm.records import is_drop
 from reef.lsm.retention.pinboard import PinBoard
 from reef.lsm.retention.reachability import first_retained_slot, is_retained_slot
 from reef.lsm.unfolded import Unfolded
-from reef.manifest import Head, Manifest, manifest_register
+from reef.manifest import Head, Life, Manifest, manifest_register
 from reef.segment import BlockCache, SegmentInfo, SegmentReader
 from reef.store.contract import Store
 
@@ -24,7 +26,8 @@ class Tree(Follower[Manifest, Unfolded]):
 
     `store` is the bucket below the prefix of the namespace `name`. The lock guards the state, but
     `view` may be taken at any time without it, and stays consistent whatever happens afterwards.
-    `closing` asks long work to give up.
+    `closing` asks long work to give up. `life` tells which of the namespaces that had the name, one
+    after the other, was read.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Tree(Follower[Manifest, Unfolded]):
         self.cache = cache
         self.board = PinBoard(store, environment, identity, name)
         self.closing = False
+        self.life: Life | None = None
         self.readers = Readers(store, cache)
         self._view: View | None = None
         self._shape = 0
@@ -64,6 +68,8 @@ class Tree(Follower[Manifest, Unfolded]):
     def install(self, head: Head[Manifest], state: Unfolded) -> None:
         """Make this the state that reads see."""
         with self.lock:
+            self.check_root(head.manifest)
+            self.life = head.manifest.life
             view = View(head.manifest, state, self.readers, self.store)
             self._shape = state.shape
             self._head, self._state, self._view = head, state, view
@@ -76,6 +82,25 @@ class Tree(Follower[Manifest, Unfolded]):
             self._apply(unfolded, entry, records)
             if unfolded.shape != self._shape:
                 self.install(self.head, unfolded)
+
+    def check_root(self, root: Manifest) -> None:
+        """`NamespaceDropped` if the namespace that was read here is not the one of that manifest,
+        but one that was created in its place."""
+        if root.dropped:
+            raise NamespaceDropped(self.name)
+        if self.life is not None and root.life != self.life:
+            again = "it was dropped, and another one was created since; open that"
+            raise NamespaceDropped(self.name, since=again)
+
+    def check_state(self, state: Unfolded) -> None:
+        """`NamespaceDropped` if the log says so."""
+        if state.dropped_at:
+            raise NamespaceDropped(self.name, state.dropped_at)
+
+    def check_entry(self, entry: LogEntry) -> None:
+        """`NamespaceDropped` if that entry says so."""
+        if is_drop(entry):
+            raise NamespaceDropped(self.name, entry.lsn)
 
     def floor_of(self, root: Manifest) -> int:
         """The first slot that is not folded."""
@@ -109,7 +134,8 @@ def replayed(
     included: Callable[[LogEntry], bool] | None = None,
 ) -> Unfolded:
     """What the log from a manifest's floor on amounts to: through slot `last`, and up to the
-    first entry that is not `included`. The tree itself stays as it is."""
+    first entry that is not `included`, or to where the namespace ended. The tree itself stays as it
+    is."""
 
     def read(skips: frozenset[int]) -> Unfolded:
         unfolded = unfolded_above(manifest)
@@ -118,6 +144,8 @@ def replayed(
             if included is not None and not included(entry):
                 return unfolded
             unfolded.apply(entry)
+            if unfolded.dropped_at:
+                break
         # Slots that were given up hold nothing, and are behind us all the same.
         unfolded.next_lsn = max(unfolded.next_lsn, tail.next_lsn)
         return unfolded

@@ -18,7 +18,7 @@ from reef.log.codec import LogEntry
 from reef.log.naming import WAL
 from reef.lsm.memtable import Memtable
 from reef.lsm.options import Options
-from reef.lsm.records import Condemn, Ingest, Record, placed, records_of
+from reef.lsm.records import Condemn, Drop, Ingest, Record, placed, records_of
 from reef.segment.info import SegmentInfo
 
 
@@ -38,7 +38,8 @@ class Unfolded:
     together, and `ingests` and `truncated_at` are replaced, never changed. So is `memtable`
     with each ingest: taken together with `ingests`, it holds nothing above an ingest not there.
     `shape` counts these replacements: a view made at another count is out of date.
-    `dropped` are ingested segments that a truncation hides: the past still needs them.
+    `dropped` are ingested segments that a truncation hides: the past still needs them. `dropped_at`
+    is the slot with which the namespace ended, 0 as long as it is there.
     """
 
     def __init__(self, floor: int, schema: Schema, orphan_floor: int) -> None:
@@ -46,6 +47,7 @@ class Unfolded:
         self.ingests: tuple[SegmentInfo, ...] = ()
         self.dropped: tuple[SegmentInfo, ...] = ()
         self.truncated_at = 0
+        self.dropped_at = 0
         self.shape = 0
         self.keys: dict[str, Remembered] = {}
         self.schema = schema
@@ -107,6 +109,14 @@ class Unfolded:
                 self.ingests = (*self.ingests, *segments)
         elif isinstance(record, Condemn):
             self.orphan_floor = max(self.orphan_floor, record.orphan_floor)
+        elif isinstance(record, Drop):
+            self.orphan_floor = max(self.orphan_floor, record.orphan_floor)
+            self.truncated_at = self.dropped_at = lsn
+            self.memtable = Memtable()
+            self.dropped = (*self.dropped, *self.ingests)
+            self.ingests = ()
+            self.keys = {}
+            self.shape += 1
         elif isinstance(record, PlainRows):
             types = record.types
             if types is not self._last_types:
@@ -156,6 +166,7 @@ class Unfolded:
         rest.ingests = tuple(info for info in self.ingests if info.lsn > lsn)
         rest.dropped = tuple(info for info in self.dropped if info.lsn > lsn)
         rest.truncated_at = self.truncated_at if self.truncated_at > lsn else 0
+        rest.dropped_at = self.dropped_at if self.dropped_at > lsn else 0
         rest.keys = {key: use for key, use in self.keys.items() if use.lsn > lsn}
         rest.next_lsn = max(self.next_lsn, lsn + 1)
         rest._sizes = {slot: size for slot, size in self._sizes.items() if slot > lsn}

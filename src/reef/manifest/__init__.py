@@ -7,7 +7,7 @@ invariant: one winner a generation, and whatever is visible is named by the newe
 """
 
 from reef.manifest.manifests import MANIFESTS, manifest_register
-from reef.manifest.model import Manifest, Pin, Settings
+from reef.manifest.model import Life, Manifest, Pin, Settings
 from reef.manifest.register import Head, Register
 from reef.manifest.retired import LogSpan, Retired, Superseded
 from reef.manifest.root import Root
@@ -17,6 +17,7 @@ from reef.manifest.take_over import take_over
 __all__ = [
     "MANIFESTS",
     "Head",
+    "Life",
     "LogSpan",
     "Manifest",
     "Pin",

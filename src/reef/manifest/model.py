@@ -49,6 +49,16 @@ class Pin(msgspec.Struct, frozen=True, array_like=True):
     seconds: float
 
 
+class Life(msgspec.Struct, frozen=True, array_like=True):
+    """Since when there is a namespace of this name: `generation` created it, and `lsn` is the first
+    slot of its log. What came before is of a namespace that was dropped, and no history of this
+    one. `grace` is the longest grace period that programs of former lives may rely on."""
+
+    generation: int = 1
+    lsn: int = 1
+    grace: float = 0.0
+
+
 class Manifest(Root, frozen=True, omit_defaults=True):
     """One generation of a namespace's root.
 
@@ -60,6 +70,10 @@ class Manifest(Root, frozen=True, omit_defaults=True):
     Of the live segments those of small runs are named by the manifest itself, and the others by the
     list objects that `lists` names; `segments` holds all of them, whoever names them. In the same
     way `superseded` holds all that the lists of `retired` stand for.
+
+    `dropping` says that somebody set about to drop the namespace: whether it is still there, the
+    log tells. With `dropped` it is not there; the register is kept, so that a namespace of the same
+    name goes on with higher generations, slots and epochs, and `life` says where that began.
 
     `orphan_floor` condemns: a segment born before it can never be published any more,
     whoever made it and however long it slept, so whatever is unnamed and born before
@@ -84,6 +98,9 @@ class Manifest(Root, frozen=True, omit_defaults=True):
     snapshots: dict[str, Pin] = msgspec.field(default_factory=dict)
     branches: dict[str, Any] = msgspec.field(default_factory=dict)
     oldest_generation: int = 0
+    dropping: bool = False
+    dropped: bool = False
+    life: Life = Life()
 
     def __post_init__(self) -> None:
         if not isinstance(self.segments, Segments):
@@ -92,9 +109,29 @@ class Manifest(Root, frozen=True, omit_defaults=True):
             msgspec.structs.force_setattr(self, "superseded", Retired.of(self.superseded))
 
     @property
+    def ended(self) -> bool:
+        """Whether the namespace was dropped."""
+        return self.dropped
+
+    @property
+    def first_lsn(self) -> int:
+        """The first slot of its log: what lies below was of another namespace of that name."""
+        return self.life.lsn
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds what was superseded is kept. While some of a former life is left,
+        as long as the programs of that life were told."""
+        own = max(self.settings.retention, self.settings.grace)
+        former = any(span.generation < self.life.generation for span in self.folded)
+        return max(own, self.life.grace) if former else own
+
+    @property
     def least_format(self) -> int:
-        """Format 1 knows no lists: a program that reads no other would miss what they name."""
-        return 2 if self.lists or self.retired else 1
+        """Format 1 knows no lists: a program that reads no other would miss what they name. Nor
+        does it know that names are dropped, and would take a dropped namespace for an empty one."""
+        was_dropped = self.dropping or self.dropped or self.life != Life()
+        return 2 if self.lists or self.retired or was_dropped else 1
 
     @property
     def lease(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -13,12 +14,19 @@ R = TypeVar("R", bound=Root)
 
 
 def take_over(
-    register: Register[R], epoch: str, base: Head[R] | None = None, *, above: int = 0
+    register: Register[R],
+    epoch: str,
+    base: Head[R] | None = None,
+    *,
+    above: int = 0,
+    also: Callable[[R], R] = lambda root: root,
 ) -> tuple[int, Head[R]]:
     """Raise the epoch of that name in the root, past `above` too: the epoch taken, and the head
-    that says so. Whoever had it before finds a higher one, and is superseded."""
+    that says so. Whoever had it before finds a higher one, and is superseded. `also` edits the
+    root in the same publication, or refuses."""
 
     def edit(newest: R) -> R:
+        newest = also(newest)
         raised = max(getattr(newest, epoch), above) + 1
         return msgspec.structs.replace(newest, **{epoch: raised})
 

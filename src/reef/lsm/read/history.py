@@ -45,6 +45,7 @@ def view_of(tree: Tree, moment: Moment) -> View:
         unfolded = unfolded_above(manifest)
         if moment.lsn >= unfolded.next_lsn:
             unfolded = replayed(tree, manifest, moment.lsn)
+            tree.check_state(unfolded)
             # Slots that are retained after they were read were not collected before.
             newest = tree.register.head().root
             if not are_retained_slots(newest, manifest.wal_floor, moment.lsn):
@@ -86,10 +87,12 @@ def view_at_generation(tree: Tree, generation: int) -> View:
         found = None
     # The root is read afterwards: a generation that it retains was not collected before.
     newest = tree.register.head().root
+    tree.check_root(newest)
     if generation > newest.generation or generation < 1:
         raise InvalidInput(
             f"there is no generation {generation}; the newest is {newest.generation}"
         )
+    _check_life(newest, generation, f"generation {generation}")
     if found is None or not _is_genuine(tree, found, newest):
         raise PastRetention(f"generation {generation} is no longer retained")
     return View(found, unfolded_above(found), tree.readers, tree.store)
@@ -154,19 +157,28 @@ def _replayed(
 ) -> View:
     newest = tree.register.head()
     head = newest.manifest
+    tree.check_root(head)
     manifest = head if early_enough(head) else _newest(tree, head, early_enough)
     if manifest is None:
         raise PastRetention(f"{name} is before anything that is still retained")
+    _check_life(head, manifest.generation, name)
     if manifest.wal_floor < first_retained_slot(head):
         raise PastRetention(f"the log up to {name} is no longer retained")
     try:
         unfolded = replayed(tree, manifest, last, included)
+        tree.check_state(unfolded)
     except MissingSlot:
         raise PastRetention(f"the log up to {name} is no longer retained") from None
     confirmed = tree.confirmed(newest, manifest.wal_floor)
     if confirmed is None or manifest.generation < confirmed.root.oldest_generation:
         raise PastRetention(f"the log up to {name} is no longer retained")
     return View(manifest, unfolded, tree.readers, tree.store)
+
+
+def _check_life(newest: Manifest, generation: int, name: str) -> None:
+    """What a namespace of the same name held that was dropped is no history of this one."""
+    if generation < newest.life.generation:
+        raise PastRetention(f"{name} is before the namespace was created")
 
 
 def _newest(

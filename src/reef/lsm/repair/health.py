@@ -233,6 +233,7 @@ def _examine(
     known = {*generations, *damaged, *newer}
     missing = _missing(tree, head.manifest, generations, known, board)
     log = heeding_skips(partial(_log, tree, head, objects, progress))
+    tree.check_state(log.unfolded)
     live = (*head.manifest.segments, *head.manifest.window, *log.unfolded.ingests)
     wanted = {info.key: info for info in (*live, *log.unfolded.dropped)}
     protected = {gone.key for gone in head.manifest.superseded}

@@ -118,6 +118,7 @@ def gather_leftovers(tree: Tree) -> Leftovers:
     leftovers.keys = keys
     described = _described(leftovers, keys)
     _read_log(leftovers, slots)
+    tree.check_state(leftovers.unfolded)
     _place(leftovers, described)
     _relate(leftovers)
     return leftovers
@@ -172,6 +173,9 @@ def _read_log(leftovers: Leftovers, slots: list[int]) -> None:
         if lsn in skipped:
             continue
         try:
+            if unfolded.dropped_at and not outcome.header.guest:
+                # A namespace of the same name was created since, and this is of its log.
+                gap, unfolded.dropped_at = lsn, 0
             unfolded.apply(outcome)
             leftovers.log_slots += 1
         except (Corruption, InvalidInput) as error:

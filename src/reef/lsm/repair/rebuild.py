@@ -174,6 +174,7 @@ def _from_leftovers(tree: Tree, name: str) -> Rebuilt:
         folded=_spans(leftovers, birth + 1),
     ).with_schema(leftovers.schema)
     head = tree.register.create(manifest)
+    tree.life = manifest.life
     return _report(
         head,
         0,

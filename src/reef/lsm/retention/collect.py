@@ -67,9 +67,11 @@ class _TreeFace(Face[Manifest]):
         return named | {info.key for info in unfolded.named}
 
     def still_named(self, published: Manifest) -> Collection[str]:
+        named = reachable_segments(published, ())
+        if published.dropped:
+            return named
         self.tree.refresh()
         view = self.tree.view
-        named = reachable_segments(published, ())
         return named | reachable_segments(view.manifest, view.unfolded.named)
 
     def needs(self, state: PinnedState) -> Needs:

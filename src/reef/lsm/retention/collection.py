@@ -100,13 +100,12 @@ class _Planner:
         naming: Naming,
         pinned: Sequence[Pinned],
     ) -> None:
-        settings = root.settings
         self.root = root
         self.objects = objects
         self.now = now
         self.naming = naming
         self.pinned = pinned
-        self.patience = max(settings.retention, settings.grace)
+        self.patience = root.patience
         self.moment = _moments(root, objects, naming, now)
         latest = min(self.moment.latest_before(now - self.patience), root.generation)
         self.through = max(latest, root.oldest_generation)

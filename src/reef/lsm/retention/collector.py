@@ -12,6 +12,9 @@ The order that makes it safe, whoever else is at work and whoever dies where:
 4. Only then objects are deleted, and of them only what the published root, the log and the pins
    leave unneeded: a repair may have named again what the plan took for due. Dying in between
    leaves objects that the next pass finds.
+
+Of what was dropped everything goes but the newest generation and its hint. Nothing can be brought
+there by anybody, and whoever creates another in its place condemns all that was born before.
 """
 
 from __future__ import annotations
@@ -100,7 +103,7 @@ def collect(face: Face[R], *, apply: bool) -> Collected:
 
 def _collect(face: Face[R], apply: bool) -> Collected:
     now = bucket_time(face.store) if apply else face.environment.now()
-    head = face.register.head()
+    head = face.register.head(ended=True)
     objects = list_objects(face.store, face.folders)
     named = face.named(head.root, objects)
     plan = plan_collection(head.root, objects, named, now, face.naming)
@@ -120,8 +123,10 @@ def _collect(face: Face[R], apply: bool) -> Collected:
     if not apply:
         return Collected(plan, False, 0, 0, tuple(sorted(lapsed)))
     needs = [pin.needs for pin in pinned]
-    published = face.register.publish(lambda newest: face.forget(newest, plan, needs), head).root
-    if plan.orphans:
+    published = face.register.publish(
+        lambda newest: face.forget(newest, plan, needs), head, ended=True
+    ).root
+    if plan.orphans and not published.ended:
         face.condemn(published.orphan_floor)
     victims = _unneeded(face, published, (*plan.due, *plan.orphans), needs)
     # In order: whoever finds a slot or a generation gone knows that those before it went first.

@@ -26,6 +26,18 @@ class Retaining(Protocol):
         """How long superseded state is retained, and anything unneeded kept."""
 
     @property
+    def patience(self) -> float:
+        """For how many seconds what was superseded is kept."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it says that what it was the root of is no more."""
+
+    @property
+    def first_lsn(self) -> int:
+        """The first slot of its log: what lies below was of another one of that name."""
+
+    @property
     def generation(self) -> int:
         """Its number."""
 
@@ -127,10 +139,11 @@ def reachable_segments(manifest: Manifest, ingests: Iterable[SegmentInfo]) -> se
 
 def first_retained_slot(root: Retaining) -> int:
     """The slot from which on the whole log is retained. What lies below was forgotten, and an
-    object found there may be one that a sleeping writer put into a slot collected before."""
+    object found there may be one that a sleeping writer put into a slot collected before; or it
+    is of a namespace of the same name that was dropped."""
     first = root.wal_floor
     for span in sorted(root.folded, reverse=True, key=lambda span: span.first):
-        if span.last + 1 != first:
+        if span.last + 1 != first or span.last < root.first_lsn:
             break
         first = span.first
     return first
@@ -151,8 +164,10 @@ def are_retained_slots(root: Retaining, first: int, last: int) -> bool:
 
 
 def retained_slots(root: Retaining) -> list[range]:
-    """The folded log slots that retained or pinned generations may replay, oldest first."""
-    return [range(span.first, span.last + 1) for span in sorted(root.folded, key=_first)]
+    """The folded log slots that retained or pinned generations may replay, oldest first. Those of a
+    namespace that was dropped are only waiting to be collected."""
+    spans = [span for span in root.folded if span.last >= root.first_lsn]
+    return [range(span.first, span.last + 1) for span in sorted(spans, key=_first)]
 
 
 def span_of(spans: Sequence[LogSpan], lsn: int) -> LogSpan | None:

@@ -25,7 +25,7 @@ from reef.lsm.order import inside
 from reef.lsm.read.merge import merge
 from reef.lsm.read.ranges import WHOLE, Range, split_ranges
 from reef.lsm.read.view import newest_first, runs_of
-from reef.lsm.records import Condemn, Ingest, Record, records_of
+from reef.lsm.records import WITHOUT_ROWS, Record, records_of
 from reef.lsm.tree import Tree, unfolded_above
 from reef.lsm.unfolded import Remembered, Unfolded
 from reef.lsm.upkeep.executor import Executor, LocalExecutor
@@ -104,7 +104,7 @@ def _ranges(tree: Tree, slots: Sequence[int], size: int) -> list[Range]:
     for lsn in slots[:: max(1, len(slots) // _SAMPLES)]:
         for entry in LogTail(tree.log, lsn, lsn):
             for record in records_of(entry):
-                if not isinstance(record, Ingest | Condemn):
+                if not isinstance(record, WITHOUT_ROWS):
                     ids = ids_of(record)
                     weights += [(id, 1) for id in ids[:: max(1, len(ids) // _SAMPLED_IDS)]]
     return split_ranges(weights, size)
@@ -149,13 +149,14 @@ def _read_log(tree: Tree, part: FoldPart, skips: frozenset[int]) -> Unfolded:
         if part.within != WHOLE:
             records = [_within(record, part.within) for record in records]
         unfolded.apply(entry, records)
+        tree.check_state(unfolded)
         if entry.lsn >= part.last:
             break
     return unfolded
 
 
 def _within(record: Record, within: Range) -> Record:
-    if isinstance(record, Ingest | Condemn):
+    if isinstance(record, WITHOUT_ROWS):
         return record
     batch = as_batch(record)
     return batch.filter(inside(batch.column(ID), within.start, within.stop))

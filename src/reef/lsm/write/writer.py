@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from reef.commit import Contents, Ticket
 from reef.commit import Writer as LogWriter
 from reef.commit.writer import refusal
@@ -12,23 +14,57 @@ from reef.data.plain import ids_of, join
 from reef.data.schema import Schema
 from reef.errors import ObjectNotFound, ReefError
 from reef.log import BatchHeader
-from reef.lsm.records import Condemn, Ingest, Record, encode_ingest, encode_rows
+from reef.lsm.records import (
+    Condemn,
+    Drop,
+    Ingest,
+    Record,
+    encode_drop,
+    encode_ingest,
+    encode_rows,
+)
 from reef.lsm.tree import Tree
 from reef.lsm.write.admission import Admitted, admit
 from reef.lsm.write.batch import Receipt, WriteBatch
 from reef.lsm.write.idempotency import recall
 from reef.lsm.write.upload import check_not_condemned
+from reef.manifest import Manifest
 from reef.store.contract import Buffer
 
 WriteTicket = Ticket[WriteBatch, Receipt]
 
 
 class Writer(LogWriter[WriteBatch, Receipt]):
-    """The one writer of a tree, until another one opens it."""
+    """The one writer of a tree, until another one opens it. With `dropping` its first entry is the
+    end of the namespace."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, *, dropping: bool = False) -> None:
         super().__init__(tree)
         self.tree = tree
+        self._dropping = dropping
+
+    def open(self) -> None:
+        """Take over: read the log, raise the epoch, and fence at the log's end."""
+        super().open()
+        if self.tree.head.manifest.dropping and not self._dropping:
+            self.tree.advance(self.tree.register.publish(self._not_dropped))
+
+    def taken_over(self, root: Manifest) -> Manifest:
+        """Says that it is about to be dropped, if it is."""
+        root = super().taken_over(root)
+        return msgspec.structs.replace(root, dropping=root.dropping or self._dropping)
+
+    def fence(self) -> Contents:
+        """Nothing, or the end of the namespace."""
+        if not self._dropping:
+            return super().fence()
+        return _contents_of([], [Drop(self.tree.head.manifest.generation + 1)])
+
+    def _not_dropped(self, newest: Manifest) -> Manifest | None:
+        """Whoever had set about to drop the namespace is fenced by now."""
+        if not newest.dropping or newest.writer_epoch != self.epoch:
+            return None
+        return msgspec.structs.replace(newest, dropping=False)
 
     def declare(self, schema: Schema) -> None:
         """Make sure that the namespace has these attribute types, or `SchemaConflict`.
@@ -168,6 +204,9 @@ def _contents_of(batches: list[BatchHeader], contents: list[Record]) -> Contents
     for content in contents:
         if isinstance(content, Ingest):
             records.append(encode_ingest(content))
+            applied.append(content)
+        elif isinstance(content, Drop):
+            records.append(encode_drop(content))
             applied.append(content)
         else:
             assert not isinstance(content, Condemn)

@@ -119,12 +119,12 @@ class _Feed:
             # What was collected before the first slot that is left may have been as new.
             newest = microseconds(head.manifest.created_at)
             lost = first == retained and self.starting <= newest and not self.tolerant
-            return 1 if lost else first
+            return head.manifest.life.lsn if lost else first
         if self.first is not None and self.first > tip + 1:
             raise InvalidInput(
                 f"startingVersion {self.first} is not written yet; the newest LSN is {tip}"
             )
-        return self.first or 1
+        return self.first or head.manifest.life.lsn
 
     def last_slot(self, tree: Tree, head: Head[Manifest], tip: int) -> int:
         """Where the options say to end."""
@@ -142,6 +142,13 @@ class _Feed:
         left = first_retained_slot(head.manifest)
         if first >= left:
             return first
+        life = head.manifest.life
+        if first < life.lsn and not self.tolerant:
+            raise PastRetention(
+                f"namespace {self.namespace!r} was dropped and created anew; its log begins with"
+                f" LSN {life.lsn}, and LSN {first} is to be read: use a new checkpoint, or set"
+                " failOnDataLoss=false to go on with what is there now"
+            )
         if not self.tolerant:
             raise PastRetention(
                 f"the log of namespace {self.namespace!r} was collected up to LSN {left - 1}, and"
