@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -300,6 +301,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@needs_proc
 def test_listing_reads_only_the_folders_it_reaches(
     folder_store: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,14 +310,37 @@ def test_listing_reads_only_the_folders_it_reaches(
     read: list[str] = []
     scandir = os.scandir
 
-    def watch(path: str) -> object:
-        read.append(path.rstrip("/").rpartition("/")[2])
-        return scandir(path)
+    def watch(descriptor: int) -> object:
+        read.append(os.readlink(f"/proc/self/fd/{descriptor}").rpartition("/")[2])
+        return scandir(descriptor)
 
     monkeypatch.setattr(os, "scandir", watch)
     found = folder_store.list("", start_after="b/1")
     assert next(found).key == "c/1"
     assert read[1:] == ["b", "c"]
+
+
+def test_a_folder_that_cannot_be_read_is_said(
+    folder_store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder_store.put("a/1", b"")
+
+    def refuse(*_: object) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for call in (lambda: keys_of(folder_store), lambda: folder_store.list_folders("a/")):
+        with pytest.raises(AccessDenied, match="Permission denied"):
+            call()
+
+
+def test_many_listings_at_once_miss_nothing(folder_store: FolderStore) -> None:
+    keys = [f"a/{number:03}" for number in range(200)]
+    for key in keys:
+        folder_store.create(key, b"")
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(lambda _: keys_of(folder_store), range(64)):
+            assert found == keys
 
 
 def test_open_folders_are_bounded(folder_store: FolderStore) -> None:

@@ -140,6 +140,26 @@ def test_pruning_does_not_lead_out(
     assert (outside / "b").is_dir()
 
 
+def test_listing_does_not_lead_out(
+    tmp_path: Path, store: FolderStore, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder is swapped for a link when it has been found to be one, before it is read."""
+    store.create("a/1", b"x")
+    scandir = os.scandir
+
+    def swap(path: str) -> object:
+        if not (tmp_path / "aside").exists():
+            (tmp_path / "bucket" / "a").rename(tmp_path / "aside")
+            (tmp_path / "bucket" / "a").symlink_to(outside)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", swap)
+    found = [info.key for info in store.list("a/")]
+    monkeypatch.undo()
+    assert found == ["a/1"]
+    assert list(store.list("a/")) == []
+
+
 def test_a_namespace_on_such_a_bucket_says_so(tmp_path: Path, outside: Path) -> None:
     bucket = tmp_path / "other"
     bucket.mkdir()

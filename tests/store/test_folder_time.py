@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -83,7 +84,7 @@ def test_whoever_slept_before_giving_the_name_makes_no_old_object(
 
     def sleep_an_hour(descriptor: int) -> None:
         fsync(descriptor)
-        if os.path.isfile(f"/proc/self/fd/{descriptor}"):
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
             an_hour_ago = time.time_ns() - 3600 * 10**9
             os.utime(descriptor, ns=(an_hour_ago, an_hour_ago))
         syncs.append(descriptor)

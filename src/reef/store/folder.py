@@ -172,11 +172,17 @@ class FolderStore(Store):
         return ObjectInfo(key, status.st_size, status.st_mtime_ns / 1e9, _version_of(status))
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-        for key, status in walk(self._root, prefix, start_after, hidden=WORK):
-            yield ObjectInfo(key, status.st_size, status.st_mtime_ns / 1e9, _version_of(status))
+        try:
+            for key, status in walk(self._directories, prefix, start_after, hidden=WORK):
+                yield ObjectInfo(key, status.st_size, status.st_mtime_ns / 1e9, _version_of(status))
+        except OSError as error:
+            refuse(prefix, error)
 
     def list_folders(self, prefix: str) -> builtins.list[str]:
-        return folders_in(self._root, prefix, hidden=WORK)
+        try:
+            return folders_in(self._directories, prefix, hidden=WORK)
+        except OSError as error:
+            refuse(prefix, error)
 
     def delete(self, key: str) -> None:
         directory = self._unlink(key)
