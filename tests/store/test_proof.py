@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from threading import Event, Thread
 
 import pytest
 
@@ -248,3 +249,18 @@ def test_a_proof_that_failed_is_tried_again() -> None:
     proof.prove_once("bucket", lambda: tries.append("proved"))
     proof.prove_once("bucket", lambda: tries.append("again"))
     assert tries == ["failed", "proved"]
+
+
+def test_a_bucket_does_not_wait_for_another() -> None:
+    begun, done = Event(), Event()
+
+    def slow() -> None:
+        begun.set()
+        assert done.wait(60)
+
+    thread = Thread(target=proof.prove_once, args=("slow", slow))
+    thread.start()
+    assert begun.wait(60)
+    proof.prove_once("quick", lambda: None)
+    done.set()
+    thread.join()

@@ -34,12 +34,16 @@ _RACERS = 3
 _SAYS_NOTHING = (AccessDenied, BucketNotFound, StoreUnavailable, UnsafeStore)
 
 _lock = Lock()
+_locks: dict[object, Lock] = {}
 _proved: set[object] = set()
 
 
 def prove_once(bucket: object, proof: Callable[[], None]) -> None:
-    """Run a proof unless it has succeeded on that bucket in this process. Others wait for it."""
+    """Run a proof unless it has succeeded on that bucket in this process. Others who want to
+    write to the bucket wait for it; those of other buckets do not."""
     with _lock:
+        own = _locks.setdefault(bucket, Lock())
+    with own:
         if bucket not in _proved:
             proof()
             _proved.add(bucket)
