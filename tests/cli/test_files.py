@@ -108,7 +108,7 @@ def test_csv_takes_types_from_its_cells(shell: Shell) -> None:
     attributes = shell.ok("status", "m", "--json").document["attributes"]
     assert attributes == {
         "n": "int64", "x": "float64", "flag": "bool", "day": "timestamp", "at": "timestamp",
-        "zoned": "timestamp", "s": "string", "o": "json",
+        "zoned": "timestamp", "s": "string", "o": "null",
     }  # fmt: skip
     row = shell.ok("get", "m", "007").lines[0]
     assert row == {

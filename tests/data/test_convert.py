@@ -124,8 +124,9 @@ def one(value: Any, declared: str | None = None) -> tuple[Any, str]:
         ([2**60 + 1, 0.5], "json", [2**60 + 1, 0.5]),
         ([{"a": 1}], "json", [{"a": 1}]),
         (np.zeros((2, 2), np.float32), "json", [[0.0, 0.0], [0.0, 0.0]]),
-        ([], "json", []),
-        (None, "json", None),
+        ([], "list<null>", []),
+        ([None], "list<null>", [None]),
+        (None, "null", None),
     ],
 )
 def test_inference(value: Any, kind: str, stored: Any) -> None:
@@ -309,7 +310,9 @@ def test_columns_settle_on_one_type() -> None:
     assert kind(None, [1], [2.5]) == "list<float64>"
     assert kind([1], ["a"]) == "json"
     assert kind({"a": 1}, 3, "x", [1]) == "json"
-    assert kind([None], []) == "json"
+    assert kind([None], []) == "list<null>"
+    assert kind(None, None) == "null"
+    assert kind([], {}) == "json"
     assert kind(np.zeros(2, np.float16), np.zeros(2, np.float32)) == "vector<float32, 2>"
     assert kind([1.0, 2.0], np.zeros(2, np.float32)) == "vector<float32, 2>"
 

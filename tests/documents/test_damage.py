@@ -12,6 +12,7 @@ import reef
 from reef import Corruption, UnsupportedFormat
 from reef.documents import Database, Namespace
 from reef.log import WAL
+from reef.log.codec import VERSION
 from reef.lsm.repair.repair import repair
 from reef.lsm.repair.verify import verify
 from reef.manifest import MANIFESTS
@@ -201,7 +202,7 @@ def test_a_log_object_of_a_newer_format_is_refused(memory_store: MemoryStore) ->
     ns = open_writer(memory_store)
     key = log_key(ns.write(upserts=[{"id": "a"}]).lsn)
     data = bytearray(memory_store.get(key).data)
-    data[8] = 2
+    data[8] = VERSION + 1
     data[-4:] = crc32c(bytes(data[:-8])).to_bytes(4, "little")
     memory_store.put(key, bytes(data))
     before = [info.key for info in memory_store.list("")]

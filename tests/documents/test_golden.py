@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from documents import golden_unsettled
 from documents.golden_namespace import BEGAN, GOLDEN, answers, opened, stored, written
 
 LATER = BEGAN + 1_000
@@ -48,3 +49,22 @@ def test_the_same_calls_give_the_same_answers_today() -> None:
     found = answers(opened(written(), now=LATER))
     assert found["scan"] == expected["scan"]
     assert found["changes"] == expected["changes"]
+
+
+def test_version_2_answers_as_it_did() -> None:
+    expected = json.loads(golden_unsettled.ANSWERS.read_text())
+    assert golden_unsettled.answers(opened(stored(golden_unsettled.FOLDER), now=LATER)) == expected
+    assert expected["problems"] == []
+    assert golden_unsettled.answers(opened(golden_unsettled.written(), now=LATER)) == expected
+
+
+def test_version_2_goes_on() -> None:
+    expected = json.loads(golden_unsettled.ANSWERS.read_text())
+    with opened(stored(golden_unsettled.FOLDER), "w", now=LATER) as ns:
+        ns.write(patches=[{"id": "e", "open": 1.5}])
+        while ns.index() is not None:
+            pass
+        ns.compact(full=True)
+        assert ns.verify(deep=True).sound
+        assert list(ns.scan().documents())[:-1] == expected["scan"][:-1]
+        assert list(ns.scan(filter="open > 1").documents()) == [{"id": "e", "n": None, "open": 1.5}]

@@ -15,7 +15,7 @@ from reef.data.rows import ID, concat
 from reef.errors import Corruption, ObjectNotFound, UnsupportedFormat
 from reef.segment import BlockCache, SegmentInfo, SegmentReader, describe, encoded_group
 from reef.segment import reader as reader_module
-from reef.segment.layout import TRAILER, Footer, encode_footer
+from reef.segment.layout import TRAILER, VERSION, Footer, encode_footer
 from reef.segment.tail import Tail
 from reef.store import MemoryStore
 from segment.making import ABSENT, bits, encoded, rows, schema_of
@@ -150,7 +150,7 @@ def _with_trailer(data: bytes, *, length: int | None = None, version: int | None
 
 
 def test_a_newer_format_is_told_from_damage(fetching: str) -> None:
-    newer = _with_trailer(DATA, version=2)
+    newer = _with_trailer(DATA, version=VERSION + 1)
     with pytest.raises(UnsupportedFormat):
         reader_of(newer).groups()
     store = MemoryStore()
@@ -158,8 +158,10 @@ def test_a_newer_format_is_told_from_damage(fetching: str) -> None:
     with pytest.raises(UnsupportedFormat):
         describe(store, "segment")
     assert reader_of(newer).verify()
-    head = DATA[:8] + (2).to_bytes(4, "little") + DATA[12:]
-    assert any("format 2" in problem.meaning for problem in reader_of(head).verify(deep=True))
+    head = DATA[:8] + (VERSION + 1).to_bytes(4, "little") + DATA[12:]
+    assert any(
+        f"format {VERSION + 1}" in problem.meaning for problem in reader_of(head).verify(deep=True)
+    )
 
 
 def _with_footer(change: Any) -> tuple[bytes, SegmentInfo]:
@@ -167,7 +169,7 @@ def _with_footer(change: Any) -> tuple[bytes, SegmentInfo]:
     tail = Tail("segment", memoryview(DATA), len(DATA))
     start = tail.footer.index.offset + tail.footer.index.length
     footer: Footer = change(tail.footer)
-    data = DATA[:start] + encode_footer(footer)
+    data = DATA[:start] + encode_footer(footer, 1)
     size = len(data)
     return data, msgspec.structs.replace(
         INFO, size=size, tail=size - tail.footer.data_end, checksum=crc32c(data)

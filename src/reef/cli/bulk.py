@@ -154,7 +154,7 @@ def _as_kind(column: Column, given: DataType, kind: AttributeType) -> Column:
     from reef.spark.types import spark_type
 
     wanted = spark_type(kind)
-    if given == wanted or kind.family == "json":
+    if given == wanted or kind.family == "json" or kind.is_open:
         return column
     if isinstance(given, StringType):
         if kind.family in ("list", "vector"):

@@ -39,6 +39,7 @@ def csv_batches(
         if kind.family == "scalar" and kind.element in ("bool", "int64", "float64", "string")
         else pa.string()
         for attribute, kind in schema.attributes.items()
+        if not kind.is_open
     }
     types[id_name] = pa.uint64() if schema.id_kind == INTEGER_IDS else pa.string()
     front = _read(file, _BLOCK)
@@ -63,6 +64,8 @@ def csv_batches(
                 columns.append(column)
                 continue
             known = schema.attributes.get(field.name)
+            if known is not None and known.is_open:
+                known = None
             try:
                 array = _column(column, known)
             except _BadCell as bad:

@@ -81,7 +81,7 @@ def _value_getter(values: pa.Array, json: bool) -> Getter:
         return _vector_getter(values)
     if pa.types.is_list(arrow):
         return _list_getter(values)
-    if buffers[1] is None:
+    if pa.types.is_null(arrow) or buffers[1] is None:
         return lambda row: ABSENT
     if pa.types.is_boolean(arrow):
         bits = memoryview(buffers[1]).cast("B")

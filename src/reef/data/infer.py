@@ -3,7 +3,7 @@
 bool                        bool            list, tuple, 1-D array of those   list<T>
 int                         int64           1-D array of float32 or float16   vector
 float, or int and float     float64         dict, nested or mixed lists       json
-str                         string          nothing but None, or empty lists  undecided
+str                         string          nothing but None, or empty lists  null, list<null>
 bytes                       bytes           anything else                     a conflict
 aware datetime, date        timestamp
 """
@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 
 from reef.data.place import Place, shown
-from reef.data.types import LARGEST_DIMENSION, AttributeType, parse_type, vector
+from reef.data.types import (
+    EMPTY_LIST,
+    LARGEST_DIMENSION,
+    NULL,
+    AttributeType,
+    parse_type,
+    vector,
+)
 
 JSON = parse_type("json")
 _EXACT = {bool: "bool", int: "int64", float: "float64", str: "string", bytes: "bytes"}
@@ -37,13 +44,14 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 _DTYPES = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "U": "string", "S": "bytes"}
 
 
-def infer_type(place: Place, values: Iterable[Any]) -> AttributeType | None:
-    """The type of a column, None if its values leave it undecided, or `SchemaConflict`."""
+def infer_type(place: Place, values: Iterable[Any]) -> AttributeType:
+    """The type of a column, one that is not known yet if its values leave it open, or
+    `SchemaConflict`."""
     values = list(values)
     types = set(map(type, values)) - {type(None)}
     kinds = {_kind(kind) for kind in types}
     if not kinds:
-        return None
+        return NULL
     if None in kinds:
         row = next(r for r, v in enumerate(values) if v is not None and _kind(type(v)) is None)
         raise place.conflict(row, "of a type that an attribute can have", shown(values[row]))
@@ -67,7 +75,7 @@ def _kind(value_type: type) -> str | None:
     return next((kind for known, kind in _KINDS if issubclass(value_type, known)), None)
 
 
-def _infer_list(place: Place, values: list[Any]) -> AttributeType | None:
+def _infer_list(place: Place, values: list[Any]) -> AttributeType:
     arrays = [(row, v) for row, v in enumerate(values) if isinstance(v, np.ndarray)]
     if any(array.ndim != 1 for _, array in arrays):
         return JSON
@@ -91,7 +99,7 @@ def _infer_list(place: Place, values: list[Any]) -> AttributeType | None:
     lists = [v for v in values if v is not None and not isinstance(v, np.ndarray)]
     kinds |= {_kind(k) for k in set(map(type, chain.from_iterable(lists))) - {type(None)}}
     if not kinds:
-        return None
+        return EMPTY_LIST
     if kinds == {"int64", "float64"}:
         exact = all(_exact(number) for v in values if v is not None for number in v)
         return parse_type("list<float64>") if exact else JSON

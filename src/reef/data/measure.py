@@ -21,7 +21,7 @@ class Measure:
     __slots__ = ("_own", "_schema", "_seen", "width")
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._seen: dict[str, float] = {}
         self.width = 0.0
         self._schema: pa.Schema | None = None
         self._own = 0.0
@@ -43,9 +43,11 @@ class Measure:
         for field in schema:
             width = _width_of(field.type)
             self._own += width
-            if field.name not in self._seen:
-                self._seen.add(field.name)
-                self.width += width
+            # A column of a type that was not known yet becomes as wide as others know it to be.
+            seen = self._seen.get(field.name, 0.0)
+            if width > seen:
+                self._seen[field.name] = width
+                self.width += width - seen
 
 
 def bytes_together(batches: Sequence[pa.RecordBatch]) -> int:
@@ -82,6 +84,8 @@ def chunks(batches: Iterable[pa.RecordBatch], nbytes: int) -> Iterator[list[pa.R
 
 def _width_of(arrow: pa.DataType) -> float:
     """Bytes that a null of a type takes."""
+    if pa.types.is_null(arrow):
+        return 0.0
     if pa.types.is_fixed_size_list(arrow):
         return float(arrow.list_size * arrow.value_type.bit_width / 8)
     try:
@@ -127,6 +131,8 @@ def _lengths(column: pa.Array) -> np.ndarray | None:
         if pa.types.is_string(inner.type) or pa.types.is_binary(inner.type):
             places = _offsets(inner).astype(np.int64)
             return np.diff(places[bounds]) + _OFFSET_BYTES * np.diff(bounds)
+        if pa.types.is_null(inner.type):
+            return None
         return np.diff(bounds) * np.int64(-(-inner.type.bit_width // 8))
     return None
 

@@ -69,7 +69,7 @@ def check_sizes(place: Place, array: pa.Array) -> pa.Array:
         if pa.types.is_string(element) or pa.types.is_binary(element):
             ends = _offsets(array.values)[ends].astype(np.int64)
             sizes = np.diff(ends)
-        else:
+        elif not pa.types.is_null(element):
             sizes = np.diff(ends) * element.bit_width // 8
     if sizes is not None and len(sizes) and sizes.max() > LARGEST_VALUE:
         row = int(np.argmax(sizes))

@@ -6,7 +6,8 @@ MessagePack; Arrow comes in when many of them are folded or scanned together.
 
 A value is a bool, int, float, str, bytes, aware datetime or list of those as it stands; JSON is its
 text, a vector the little-endian bytes of its numbers. None is an explicit null, and an attribute
-that is absent has no key.
+that is absent has no key. Of a type that is not known yet there are nulls only: rows with empty
+lists of whatever it may be are Arrow batches.
 
     packed rows:   types length u32 | JSON of attribute types, with the kind of ids under "id"
                    | row count u32 | the rows' kinds, a byte each | a MessagePack map for each row
@@ -38,7 +39,8 @@ from reef.data.rows import (
     field_of,
     null_flag,
 )
-from reef.data.schema import ID_TYPES, INTEGER_IDS, STRING_IDS
+from reef.data.schema import ID_TYPES, INTEGER_IDS, STRING_IDS, Schema
+from reef.data.settling import settled
 from reef.data.types import VECTOR_ELEMENTS, AttributeType, parse_type
 
 _U32 = struct.Struct("<I")
@@ -55,11 +57,20 @@ Document = dict[str, Any]
 class Types:
     """The attribute types that plain rows may use, and the kind of their ids."""
 
-    __slots__ = ("_unpack", "attributes", "encoded", "id_kind", "readers", "vector_bytes")
+    __slots__ = (
+        "_unpack",
+        "attributes",
+        "encoded",
+        "format",
+        "id_kind",
+        "readers",
+        "vector_bytes",
+    )
 
     def __init__(self, attributes: Mapping[str, AttributeType], id_kind: str) -> None:
         self.attributes = dict(attributes)
         self.id_kind = id_kind
+        self.format = Schema(id_kind, self.attributes).format
         names = {name: str(kind) for name, kind in self.attributes.items()}
         self.encoded = msgspec.json.encode({ID: id_kind, **names})
         # Only attributes whose value is not stored as it is returned.
@@ -105,6 +116,8 @@ def _value_type(kind: AttributeType) -> Any:
     if kind.family == "vector":
         width = _width(kind)
         return Annotated[bytes, msgspec.Meta(min_length=width, max_length=width)]
+    if kind.is_open:
+        return type(None)
     value = _VALUES[kind.element]
     return list[value | None] if kind.family == "list" else value  # type: ignore[valid-type]
 
@@ -276,9 +289,13 @@ def union_of(many: Iterable[Types]) -> Types:
         return next(iter(distinct.values()))
     merged: dict[str, AttributeType] = {}
     for types in distinct.values():
-        merged.update(types.attributes)
+        for name, kind in types.attributes.items():
+            known = merged.setdefault(name, kind)
+            if known != kind:
+                # Under a type that was not known yet there are nulls only, which fit under any.
+                merged[name] = settled(known, kind) or kind
     for types in distinct.values():
-        if len(types.attributes) == len(merged):
+        if types.attributes == merged:
             return types
     return Types(merged, types.id_kind)
 

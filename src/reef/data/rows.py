@@ -3,7 +3,8 @@
     id            string or uint64, never null
     \\0lsn         uint64: the log slot that wrote the row (0 in a segment not yet given one)
     \\0kind        uint8: UPSERT, DELETE (a tombstone: no attributes) or PATCH (only what changes)
-    <attribute>   in the Arrow type of its attribute type; Arrow null where absent or null
+    <attribute>   in the Arrow type of its attribute type; Arrow null where absent or null. Of
+                  rows written before that was known it is Arrow's null, or a list of it
     \\0null\\0<attribute>   bool: true where the attribute is explicitly null. Left out when there
                   is no such row; then every Arrow null means absent
 
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reef.data.schema import Schema
+from reef.data.settling import lifted, lifts
 from reef.data.types import AttributeType
 
 ID = "id"
@@ -95,7 +97,8 @@ def present(batch: pa.RecordBatch, attribute: str) -> pa.Array | None:
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch with the rows of all, in order; missing attributes become absent."""
+    """One batch with the rows of all, in order; missing attributes become absent, and types that
+    some know better are what those know."""
     if len(batches) == 1:
         return batches[0]
     schema = union_of(batches)
@@ -103,14 +106,16 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def union_of(batches: Sequence[pa.RecordBatch]) -> pa.Schema:
-    """The schema with every column that one of the batches has."""
+    """The schema with every column that one of the batches has, of the type that is known best."""
     first = batches[0].schema
     if all(batch.schema is first or batch.schema.equals(first) for batch in batches[1:]):
         return first
     fields: dict[str, pa.Field] = {}
     for schema in {id(batch.schema): batch.schema for batch in batches}.values():
         for column in schema:
-            fields.setdefault(column.name, column)
+            known = fields.setdefault(column.name, column)
+            if lifts(known.type, column.type):
+                fields[column.name] = column
     return pa.schema(list(fields.values()))
 
 
@@ -122,7 +127,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for column in schema:
         position = batch.schema.get_field_index(column.name)
         if position >= 0:
-            columns.append(batch.column(position))
+            columns.append(lifted(batch.column(position), column.type))
         elif column.name.startswith(NULL_FLAG):
             columns.append(pa.array(np.zeros(batch.num_rows, dtype=bool)))
         else:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import xxhash
 
-from reef.data.types import AttributeType, parse_type
+from reef.data.settling import settled
+from reef.data.types import EMPTY_LIST, NULL, AttributeType, parse_type
 from reef.errors import InvalidInput, InvalidName, SchemaConflict
 
 STRING_IDS = "string"
 INTEGER_IDS = "uint64"
 ID_TYPES: dict[str, pa.DataType] = {STRING_IDS: pa.string(), INTEGER_IDS: pa.uint64()}
 LONGEST_ATTRIBUTE_NAME = 128
+_OPEN = frozenset(map(str, (NULL, EMPTY_LIST)))
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ class Schema:
             )
         )
 
+    @cached_property
+    def format(self) -> int:
+        """The lowest version of Reef's formats that can say it."""
+        return format_of(self.to_dict())
+
     @property
     def id_type(self) -> pa.DataType:
         """The Arrow type of ids; strings while undecided."""
@@ -43,7 +51,8 @@ class Schema:
     def extended(
         self, attributes: Mapping[str, AttributeType], id_kind: str | None = None
     ) -> Schema:
-        """This schema with those attributes added, or `SchemaConflict` if one disagrees."""
+        """This schema with those attributes added, and settled where their types were not known
+        yet; or `SchemaConflict` if one disagrees."""
         if id_kind and self.id_kind and id_kind != self.id_kind:
             raise SchemaConflict(f"ids of this namespace are {self.id_kind}, not {id_kind}")
         added: dict[str, AttributeType] = {}
@@ -52,7 +61,11 @@ class Schema:
             if known is None:
                 added[check_attribute_name(name)] = kind
             elif known != kind:
-                raise SchemaConflict(f"attribute {name!r} is {known}, not {kind}")
+                both = settled(known, kind)
+                if both is None:
+                    raise SchemaConflict(f"attribute {name!r} is {known}, not {kind}")
+                if both != known:
+                    added[name] = both
         if not added and (id_kind is None or id_kind == self.id_kind):
             return self
         return Schema(id_kind or self.id_kind, {**self.attributes, **added})
@@ -75,6 +88,15 @@ class Schema:
             None if kind is None else str(kind),
             {str(name): parse_type(str(text)) for name, text in attributes.items()},
         )
+
+
+def format_of(value: Mapping[str, Any]) -> int:
+    """The lowest version of Reef's formats that can say a schema, given as `to_dict` gives it:
+    types that are not known yet came with the second."""
+    attributes = value.get("attributes")
+    if not isinstance(attributes, Mapping):
+        return 1
+    return 2 if any(text in _OPEN for text in attributes.values()) else 1
 
 
 def check_attribute_name(name: object) -> str:

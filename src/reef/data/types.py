@@ -4,6 +4,11 @@ bool  int64  float64  string  bytes  timestamp      scalars; timestamps are UTC,
 list<T>                                             of one of the scalars
 json                                                any nested value, kept as JSON text
 vector<float32, N>  vector<float16, N>              N finite numbers
+null  list<null>                                    not known yet: only nulls, only lists that are
+                                                    empty or hold nulls, were seen so far
+
+The first value that says more settles a type that is not known yet. What was written before stays
+as it is in its object, and is read as the type that the attribute has now: `reef.data.settling`.
 """
 
 from __future__ import annotations
@@ -26,6 +31,8 @@ SCALARS: dict[str, pa.DataType] = {
 }
 VECTOR_ELEMENTS: dict[str, pa.DataType] = {"float32": pa.float32(), "float16": pa.float16()}
 LARGEST_DIMENSION = 65_536
+_UNKNOWN = "null"
+_ELEMENTS: dict[str, pa.DataType] = {**SCALARS, _UNKNOWN: pa.null()}
 
 _LIST = re.compile(r"list<\s*(\w+)\s*>")
 _VECTOR = re.compile(r"vector<\s*(\w+)\s*,\s*(\d{1,9})\s*>")
@@ -33,7 +40,8 @@ _VECTOR = re.compile(r"vector<\s*(\w+)\s*,\s*(\d{1,9})\s*>")
 
 @dataclass(frozen=True)
 class AttributeType:
-    """One attribute type. `family` is scalar, list, json or vector; `element` what it holds."""
+    """One attribute type. `family` is scalar, list, json, vector or null; `element` what it
+    holds."""
 
     family: str
     element: str
@@ -46,16 +54,25 @@ class AttributeType:
             return f"vector<{self.element}, {self.dimension}>"
         return self.element
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not known yet, or what its lists hold is not."""
+        return self.element == _UNKNOWN
+
     @cached_property
     def arrow(self) -> pa.DataType:
         """The Arrow type that columns of this attribute have, everywhere in Reef."""
         if self.family == "list":
-            return pa.list_(SCALARS[self.element])
+            return pa.list_(_ELEMENTS[self.element])
         if self.family == "vector":
             return pa.list_(VECTOR_ELEMENTS[self.element], self.dimension)
         if self.family == "json":
             return pa.string()
-        return SCALARS[self.element]
+        return _ELEMENTS[self.element]
+
+
+NULL = AttributeType("null", _UNKNOWN)
+EMPTY_LIST = AttributeType("list", _UNKNOWN)
 
 
 @lru_cache(maxsize=1024)
@@ -66,7 +83,9 @@ def parse_type(text: str) -> AttributeType:
         return AttributeType("scalar", text)
     if text == "json":
         return AttributeType("json", "json")
-    if (match := _LIST.fullmatch(text)) and match[1] in SCALARS:
+    if text == _UNKNOWN:
+        return NULL
+    if (match := _LIST.fullmatch(text)) and match[1] in _ELEMENTS:
         return AttributeType("list", match[1])
     if (match := _VECTOR.fullmatch(text)) and match[1] in VECTOR_ELEMENTS:
         dimension = int(match[2])
@@ -85,6 +104,8 @@ def type_of_arrow(arrow: pa.DataType, *, json: bool = False) -> AttributeType | 
     """The attribute type that is stored as exactly this Arrow type, if there is one."""
     if json:
         return AttributeType("json", "json") if arrow.equals(pa.string()) else None
+    if pa.types.is_null(arrow):
+        return NULL
     for name, scalar in SCALARS.items():
         if arrow.equals(scalar):
             return AttributeType("scalar", name)
@@ -93,7 +114,7 @@ def type_of_arrow(arrow: pa.DataType, *, json: bool = False) -> AttributeType | 
             if arrow.value_type.equals(element):
                 return AttributeType("vector", name, arrow.list_size)
     if pa.types.is_list(arrow):
-        for name, scalar in SCALARS.items():
+        for name, scalar in _ELEMENTS.items():
             if arrow.value_type.equals(scalar):
                 return AttributeType("list", name)
     return None

@@ -10,6 +10,7 @@ import pyarrow as pa
 from reef.data.documents import documents_of
 from reef.data.rows import ID, field_of, id_field
 from reef.data.schema import Schema
+from reef.data.settling import lifted
 
 
 class Scan:
@@ -87,7 +88,7 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for field in schema:
         position = batch.schema.get_field_index(field.name)
         if position >= 0:
-            columns.append(batch.column(position))
+            columns.append(lifted(batch.column(position), field.type))
         else:
             columns.append(pa.nulls(batch.num_rows, field.type))
     if not columns:

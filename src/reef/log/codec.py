@@ -23,7 +23,10 @@ from reef.errors import Corruption, InvalidInput, UnsupportedFormat
 from reef.store.contract import Buffer, size_of
 
 MAGIC = b"RFWAL1\0\0"
-VERSION = 1
+VERSION = 2
+"""The newest; an object is written in the lowest that can say what it holds."""
+SECOND = 16
+"""The first byte of a record is its tag. Tags from this one on came with version 2."""
 
 _PREAMBLE = struct.Struct("<8sI")
 _FRAME = struct.Struct("<II")
@@ -90,8 +93,9 @@ def encode(header: LogHeader, records: Sequence[Sequence[Buffer]]) -> list[Buffe
         head = _encode_header(header)
     except _UNWRITABLE as error:
         raise InvalidInput(f"it cannot be written into the log ({error})") from None
+    version = 2 if max(map(_tag, records), default=0) >= SECOND else 1
     parts: list[Buffer] = [
-        _PREAMBLE.pack(MAGIC, VERSION) + _FRAME.pack(len(head), crc32c(head)) + head
+        _PREAMBLE.pack(MAGIC, version) + _FRAME.pack(len(head), crc32c(head)) + head
     ]
     size = 0
     for record in records:
@@ -112,6 +116,13 @@ def encode(header: LogHeader, records: Sequence[Sequence[Buffer]]) -> list[Buffe
     return parts
 
 
+def _tag(record: Sequence[Buffer]) -> int:
+    for part in record:
+        if len(part):
+            return part[0]
+    return 0
+
+
 def decode(key: str, data: memoryview) -> LogEntry:
     """Check everything and take the object apart, or `Corruption` naming the offset."""
     end = len(data) - _FRAME.size
@@ -120,7 +131,7 @@ def decode(key: str, data: memoryview) -> LogEntry:
     magic, version = _PREAMBLE.unpack_from(data)
     if magic != MAGIC:
         raise Corruption(key, "it does not start like a log object")
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         if crc32c(data[:end]) == _FRAME.unpack_from(data, end)[1]:
             raise UnsupportedFormat(f"{key} has log format {version}; this Reef reads {VERSION}")
         raise Corruption(key, "its format version is damaged", 8)
@@ -142,7 +153,10 @@ def decode_front(key: str, front: memoryview) -> tuple[LogHeader, memoryview] | 
     whole then says what is wrong. Only the header is checked.
     """
     start = _PREAMBLE.size + _FRAME.size
-    if len(front) < start or _PREAMBLE.unpack_from(front) != (MAGIC, VERSION):
+    if len(front) < start:
+        return None
+    magic, version = _PREAMBLE.unpack_from(front)
+    if magic != MAGIC or not 1 <= version <= VERSION:
         return None
     length, _ = _FRAME.unpack_from(front, _PREAMBLE.size)
     if start + length + _FRAME.size >= len(front):

@@ -6,6 +6,9 @@
     plain:    tag u8 = 4 | packed rows, see `reef.data.plain`
     drop:     tag u8 = 5 | JSON of Drop
 
+What older readers do not know, types that are not known yet, is in records of the same shape whose
+tag is 16 higher: 17 for rows, 18 for an ingest, 20 for plain rows.
+
 The rows of all records of a log object, in order, are the operations of its batches. The Arrow
 messages start at multiples of eight within the record.
 """
@@ -21,18 +24,18 @@ import pyarrow as pa
 
 from reef.data.documents import is_json
 from reef.data.plain import PlainRows, Rows
-from reef.data.rows import ID, KIND, NULL_FLAG, PATCH, kinds_of
-from reef.data.schema import ID_TYPES
+from reef.data.rows import ID, KIND, NULL_FLAG, PATCH, is_attribute, kinds_of
+from reef.data.schema import ID_TYPES, format_of
 from reef.data.types import type_of_arrow
 from reef.errors import Corruption
-from reef.log.codec import LogEntry
+from reef.log.codec import SECOND, LogEntry
 from reef.log.naming import WAL
 from reef.segment.info import SegmentInfo
 from reef.store.contract import Buffer
 
 _ROWS, _INGEST, _CONDEMN, _PLAIN, _DROP = 1, 2, 3, 4, 5
 _ROWS_HEAD = struct.Struct("<B7xQ")
-_PLAIN_TAG = bytes([_PLAIN])
+_PLAIN_TAGS = {1: bytes([_PLAIN]), 2: bytes([_PLAIN + SECOND])}
 _U16, _I32, _U32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")
 _UNREADABLE = (
     *(ValueError, KeyError, OSError, EOFError, RecursionError),
@@ -75,17 +78,20 @@ Record: TypeAlias = "Rows | Ingest | Condemn | Drop"
 WITHOUT_ROWS = (Ingest, Condemn, Drop)
 
 
-_messages: tuple[tuple[pa.Schema, bytes], ...] = ()
+_messages: tuple[tuple[pa.Schema, tuple[bytes, int]], ...] = ()
 _MOST_MESSAGES = 8
 
 
-def _schema_message(schema: pa.Schema) -> bytes:
+def _schema_message(schema: pa.Schema) -> tuple[bytes, int]:
+    """A schema's bytes, and the tag of a record of such rows."""
     # A few recent ones, compared: hashing a schema costs forty times as much as comparing it.
     global _messages
     for known, message in _messages:
         if known.equals(schema, check_metadata=True):
             return message
-    fresh: bytes = schema.serialize().to_pybytes()
+    known = (type_of_arrow(field.type) for field in schema if is_attribute(field.name))
+    is_open = any(kind is not None and kind.is_open for kind in known)
+    fresh = (schema.serialize().to_pybytes(), _ROWS + SECOND if is_open else _ROWS)
     _messages = ((schema, fresh), *_messages[: _MOST_MESSAGES - 1])
     return fresh
 
@@ -148,17 +154,18 @@ def encode_rows(batch: Rows) -> tuple[list[Buffer], Rows]:
     on to change: what is read and folded later is what was written, whatever happens to it.
     """
     if isinstance(batch, PlainRows):
-        return [b"".join([_PLAIN_TAG, *batch.encode()])], batch
+        return [b"".join([_PLAIN_TAGS[batch.types.format], *batch.encode()])], batch
     schema = batch.schema
-    message = _schema_message(schema)
+    message, tag = _schema_message(schema)
     body = batch.serialize()
-    parts: list[Buffer] = [_ROWS_HEAD.pack(_ROWS, len(message)), message, memoryview(body)]
+    parts: list[Buffer] = [_ROWS_HEAD.pack(tag, len(message)), message, memoryview(body)]
     return parts, pa.ipc.read_record_batch(body, schema)
 
 
 def encode_ingest(ingest: Ingest) -> list[Buffer]:
     """A record that names finished segments."""
-    return [bytes([_INGEST]) + msgspec.json.encode(ingest)]
+    tag = _INGEST if format_of(ingest.schema) == 1 else _INGEST + SECOND
+    return [bytes([tag]) + msgspec.json.encode(ingest)]
 
 
 def encode_condemn(condemn: Condemn) -> list[Buffer]:
@@ -179,6 +186,8 @@ def is_drop(entry: LogEntry) -> bool:
 def decode_record(record: memoryview) -> Record:
     """What a record holds. Its checksum was checked, so a failure is a format that is not ours."""
     tag = record[0] if len(record) else 0
+    if tag > SECOND:
+        tag -= SECOND
     if tag == _ROWS:
         return _decode_rows(record)
     if tag == _PLAIN:
@@ -194,7 +203,7 @@ def decode_record(record: memoryview) -> Record:
 
 def names_segments(front: memoryview) -> bool:
     """Whether a record that begins like this is an ingest."""
-    return len(front) > 0 and front[0] == _INGEST
+    return len(front) > 0 and front[0] in (_INGEST, _INGEST + SECOND)
 
 
 def records_of(entry: LogEntry) -> list[Record]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -177,11 +176,9 @@ class Unfolded:
 
 def schema_of(batch: pa.RecordBatch) -> tuple[dict[str, AttributeType], str]:
     """The attribute types and the kind of ids of a batch of rows."""
-    return _schema_of(batch.schema)
-
-
-@lru_cache(maxsize=256)
-def _schema_of(schema: pa.Schema) -> tuple[dict[str, AttributeType], str]:
+    # Not cached by the schema: Arrow's are equal, whatever their metadata say, and those tell json
+    # from text.
+    schema = batch.schema
     attributes: dict[str, AttributeType] = {}
     for field in schema:
         if not is_attribute(field.name):

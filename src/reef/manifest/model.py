@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reef.data.schema import Schema
+from reef.data.schema import Schema, format_of
 from reef.manifest.lists import ListInfo
 from reef.manifest.retired import LogSpan, Retired, RetiredList
 from reef.manifest.root import Root
@@ -14,6 +14,7 @@ from reef.manifest.runs import Segments
 from reef.segment.info import SegmentInfo
 
 FORMAT = 2
+"""The newest. A manifest is of the lowest that can say it."""
 NO_SEGMENTS = Segments()
 NOTHING_RETIRED = Retired()
 
@@ -129,9 +130,10 @@ class Manifest(Root, frozen=True, omit_defaults=True):
     @property
     def least_format(self) -> int:
         """Format 1 knows no lists: a program that reads no other would miss what they name. Nor
-        does it know that names are dropped, and would take a dropped namespace for an empty one."""
+        does it know types that are not known yet, or that names are dropped: it would take a
+        dropped namespace for an empty one."""
         was_dropped = self.dropping or self.dropped or self.life != Life()
-        return 2 if self.lists or self.retired or was_dropped else 1
+        return 2 if self.lists or self.retired or was_dropped else format_of(self.schema)
 
     @property
     def lease(self) -> float:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reef.data.rows import PATCH
-from reef.data.types import SCALARS, VECTOR_ELEMENTS, AttributeType
+from reef.data.types import VECTOR_ELEMENTS, AttributeType
 from reef.segment.layout import padding
 from reef.segment.node import (
     BITS,
@@ -196,6 +196,8 @@ class _Nodes:
         valid, nulls = self.bitmaps(flags, count)
         if tag == NOTHING:
             return Column(pa.nulls(count, arrow), nulls)
+        if element == "null":
+            raise MalformedNode(f"node {tag} holds values of a type that is not known", start)
         if element in ("string", "bytes"):
             if tag == TEXT:
                 return Column(self.text(arrow, count, valid), nulls)
@@ -239,7 +241,7 @@ class _Nodes:
         if tag != LISTS:
             raise MalformedNode(f"node {tag} holds no lists", start)
         offsets = self.offsets(count)
-        elements = self.array(SCALARS[kind.element], kind.element, int(offsets[-1])).values
+        elements = self.array(kind.arrow.value_type, kind.element, int(offsets[-1])).values
         values = pa.Array.from_buffers(
             kind.arrow, count, [valid, pa.py_buffer(offsets)], children=[elements]
         )

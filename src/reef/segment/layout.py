@@ -25,7 +25,8 @@ from reef.errors import Corruption, UnsupportedFormat
 from reef.segment.info import SegmentInfo
 
 MAGIC = b"RFSEG1\0\0"
-VERSION = 1
+VERSION = 2
+"""The newest; a segment is written in the lowest that can say its schema."""
 HEAD = struct.Struct("<8sII")
 ALIGNMENT = 8
 TRAILER = struct.Struct("<IIII8s")
@@ -89,9 +90,9 @@ def padding(length: int) -> int:
     return -length % ALIGNMENT
 
 
-def encode_head() -> bytes:
+def encode_head(version: int) -> bytes:
     """The first bytes of every segment."""
-    return HEAD.pack(MAGIC, VERSION, 0)
+    return HEAD.pack(MAGIC, version, 0)
 
 
 def check_head(key: str, head: memoryview) -> None:
@@ -103,15 +104,15 @@ def check_head(key: str, head: memoryview) -> None:
         raise Corruption(key, "it does not begin as a segment does", 0)
     if version > VERSION:
         raise UnsupportedFormat(f"{key} has segment format {version}; this Reef reads {VERSION}")
-    if version != VERSION or zero:
+    if not 1 <= version <= VERSION or zero:
         raise Corruption(key, "its head is not one that was ever written", 8)
 
 
-def encode_footer(footer: Footer) -> bytes:
+def encode_footer(footer: Footer, version: int) -> bytes:
     """Footer and trailer: the last bytes of a segment."""
     body = msgspec.msgpack.encode(footer)
-    crc = crc32c(_COVERED.pack(len(body), VERSION), crc32c(body))
-    return body + TRAILER.pack(len(body), VERSION, crc, 0, MAGIC)
+    crc = crc32c(_COVERED.pack(len(body), version), crc32c(body))
+    return body + TRAILER.pack(len(body), version, crc, 0, MAGIC)
 
 
 def footer_length(key: str, tail: memoryview, end: int) -> int:

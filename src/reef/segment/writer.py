@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from crc32c import crc32c
 
 from reef.data.measure import bytes_together
-from reef.data.rows import ID, KIND, LSN, concat, is_attribute
+from reef.data.rows import ID, KIND, LSN, attributes_of, concat, field_of, is_attribute
 from reef.data.schema import Schema
+from reef.data.settling import lifted_batch
 from reef.errors import InvalidInput
 from reef.segment.bloom import BITS_PER_ID, build_filter
 from reef.segment.encoded_group import EncodedBlock, EncodedGroup, encode_group
@@ -77,7 +78,7 @@ class SegmentWriter:
         self._pending: deque[pa.RecordBatch] = deque()
         self._pending_rows = 0
         self._pending_bytes = 0
-        head = encode_head()
+        head = encode_head(schema.format)
         self._parts: list[Buffer] = [head]
         self._encoded = HEAD.size
         self._checksum = crc32c(head)
@@ -99,7 +100,7 @@ class SegmentWriter:
         """Add rows whose ids ascend and come after all before; `InvalidInput` otherwise."""
         if not batch.num_rows:
             return
-        self._check(batch)
+        batch = self._checked(batch)
         self.rows += batch.num_rows
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
@@ -149,15 +150,17 @@ class SegmentWriter:
             index=Section(index_at, len(index_bytes), raw, crc32c(index_bytes)),
             schema=self.schema.to_dict(),
         )
-        for part in (filter_bytes, index_bytes, encode_footer(footer)):
+        for part in (filter_bytes, index_bytes, encode_footer(footer, self.schema.format)):
             self._emit(part)
         return self._parts, footer.describe(self._encoded, self._checksum)
 
-    def _check(self, batch: pa.RecordBatch) -> None:
+    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = batch.schema
         if self._known_schema is None or not schema.equals(self._known_schema):
-            self._check_schema(schema)
-            self._known_schema = schema
+            batch = self._lifted(batch)
+            self._check_schema(batch.schema)
+            if batch.schema is schema:
+                self._known_schema = schema
         ids = batch.column(ID)
         if ids.null_count:
             raise InvalidInput("a row without an id cannot go into a segment")
@@ -173,6 +176,16 @@ class SegmentWriter:
             if not ascending:
                 raise InvalidInput(f"the ids between {first!r} and {last!r} do not ascend")
         self.last = last
+        return batch
+
+    def _lifted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with columns of types that were not known yet as the schema has them now."""
+        fields = [
+            field_of(name, self.schema.attributes[name])
+            for name in attributes_of(batch)
+            if name in self.schema.attributes
+        ]
+        return lifted_batch(batch, pa.schema(fields))
 
     def _check_schema(self, given: pa.Schema) -> None:
         for name, arrow in ((ID, self.schema.id_type), (LSN, pa.uint64()), (KIND, pa.uint8())):

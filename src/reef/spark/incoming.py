@@ -42,7 +42,8 @@ from pyspark.sql.types import (
 from reef.data.convert import convert_deletes, convert_rows
 from reef.data.rows import DELETE, ID, UPSERT
 from reef.data.schema import INTEGER_IDS, STRING_IDS, Schema, check_attribute_name
-from reef.data.types import AttributeType, parse_type, vector
+from reef.data.settling import settled
+from reef.data.types import EMPTY_LIST, NULL, AttributeType, parse_type, vector
 from reef.errors import InvalidId, InvalidInput, SchemaConflict
 
 JSON = parse_type("json")
@@ -150,9 +151,12 @@ def plan_incoming(
         name = check_attribute_name(field.name)
         called.append(name)
         known = schema.attributes.get(name)
-        if known is None:
-            known = _asked_for(name, field.dataType, (dimensions or {}).get(name)) or JSON
-            attributes[name] = known
+        if known is None or known.is_open:
+            asked = _asked_for(name, field.dataType, (dimensions or {}).get(name))
+            both = asked if known is None else settled(known, asked)
+            if both is None:
+                raise SchemaConflict(f"attribute {name!r} is {known}, and the column is {asked}")
+            attributes[name] = known = both
         else:
             _check_fit(name, field.dataType, known)
         if known.family == "json" and isinstance(field.dataType, StringType):
@@ -162,7 +166,8 @@ def plan_incoming(
 
 def open_vectors(struct: StructType, schema: Schema, declared: Schema | None = None) -> list[str]:
     """The columns of float arrays whose dimension no schema says."""
-    known = {*schema.attributes, *(declared.attributes if declared is not None else ())}
+    types = {**schema.attributes, **(declared.attributes if declared is not None else {})}
+    known = {name for name, kind in types.items() if not kind.is_open}
     return [
         field.name
         for field in struct.fields
@@ -203,10 +208,10 @@ def _scalar(given: DataType) -> str | None:
     return "string" if isinstance(given, StringType) else _SCALARS.get(type(given))
 
 
-def _asked_for(name: str, given: DataType, dimension: int | None) -> AttributeType | None:
-    """The attribute type that a Spark type asks for; None if it leaves that open."""
+def _asked_for(name: str, given: DataType, dimension: int | None) -> AttributeType:
+    """The attribute type that a Spark type asks for."""
     if isinstance(given, NullType):
-        return None
+        return NULL
     scalar = _scalar(given)
     if scalar is not None:
         return parse_type(scalar)
@@ -222,7 +227,7 @@ def _asked_for(name: str, given: DataType, dimension: int | None) -> AttributeTy
         if element is not None:
             return parse_type(f"list<{element}>")
         if isinstance(given.elementType, NullType):
-            return None
+            return EMPTY_LIST
     if isinstance(given, ArrayType | StructType | MapType):
         _check_json(name, given, "")
         return JSON

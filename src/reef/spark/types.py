@@ -8,6 +8,7 @@ timestamp        timestamp
 json             string: its JSON text
 list<T>          array<T>
 vector<T, N>     array<float>
+null             void: only nulls were seen so far; list<null> is array<void>
 
 Spark has one null: an attribute that is null and one that is absent look the same to it.
 """
@@ -29,6 +30,7 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     LongType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -38,8 +40,9 @@ from pyspark.sql.types import (
 from reef.data.documents import vectors_of
 from reef.data.rows import ID
 from reef.data.schema import INTEGER_IDS, Schema
-from reef.data.types import AttributeType
-from reef.errors import InvalidInput
+from reef.data.settling import lifted
+from reef.data.types import EMPTY_LIST, NULL, AttributeType, type_of_arrow
+from reef.errors import InvalidInput, SchemaConflict
 
 _SCALARS: dict[str, type[DataType]] = {
     "bool": BooleanType,
@@ -48,6 +51,7 @@ _SCALARS: dict[str, type[DataType]] = {
     "string": StringType,
     "bytes": BinaryType,
     "timestamp": TimestampType,
+    "null": NullType,
 }
 _UNSIGNED = DecimalType(20, 0)
 
@@ -138,9 +142,14 @@ def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _column(values: pa.Array, field: pa.Field) -> pa.Array:
+    values = lifted(values, field.type)
     given, wanted = values.type, field.type
     if given.equals(wanted):
         return values
+    if type_of_arrow(wanted) in (NULL, EMPTY_LIST):
+        raise SchemaConflict(
+            f"the type of column {field.name!r} was decided after this query began; start it again"
+        )
     if pa.types.is_fixed_size_list(given):
         return _lists(values, wanted)
     if pa.types.is_uint64(given) and pa.types.is_int64(wanted):

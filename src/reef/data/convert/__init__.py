@@ -7,8 +7,8 @@ null. In columns, a null is an explicit null, and only a column that is not ther
 pandas, NaN, NaT and NA are nulls, and the index is not looked at.
 
 A new attribute takes the type that its values ask for: see `reef.data.infer` and
-`reef.data.convert.arrow`. One whose values leave it open (only nulls, or only empty lists)
-becomes json.
+`reef.data.convert.arrow`. One whose values leave it open (only nulls, or only empty lists) has a
+type that is not known yet, and the first values that say more settle it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from reef.data.infer import infer_type
 from reef.data.place import Place
 from reef.data.rows import DELETE, ID, KIND_FIELD, field_of, null_flag
 from reef.data.schema import ID_TYPES, Schema, check_attribute_name
+from reef.data.settling import settled
 from reef.data.types import AttributeType, parse_type
 from reef.errors import InvalidId, SchemaConflict
 
@@ -55,7 +56,7 @@ def convert_rows(
             if not infer:
                 raise SchemaConflict(f"the schema has no attribute {name!r}")
         array, attribute = _column(Place(name, ids), source, known)
-        if known is None:
+        if attribute != known:
             added[name] = attribute
         types.append(attribute)
         arrays.append(array)
@@ -114,11 +115,21 @@ def _column(
     place: Place, source: Source, known: AttributeType | None
 ) -> tuple[pa.Array, AttributeType]:
     if isinstance(source, ValueColumn):
-        attribute = known or infer_type(place, source.values) or _JSON
-        return column_of_values(place, source.values, attribute), attribute
+        if known is None or known.is_open:
+            known = _settled(place, known, infer_type(place, source.values))
+        return column_of_values(place, source.values, known), known
     array = plain_array(source.array)
-    attribute = known or (_JSON if source.json else infer_arrow(place, array.type)) or _JSON
-    return column_of_arrow(place, array, attribute, json=source.json), attribute
+    if known is None or known.is_open:
+        given = _JSON if source.json else infer_arrow(place, array.type)
+        known = _settled(place, known, given)
+    return column_of_arrow(place, array, known, json=source.json), known
+
+
+def _settled(place: Place, known: AttributeType | None, given: AttributeType) -> AttributeType:
+    both = given if known is None else settled(known, given)
+    if both is None:
+        raise place.conflict(0, f"a {known} as before", f"a {given}")
+    return both
 
 
 def _explicit_nulls(array: pa.Array, source: ArrowColumn | ValueColumn) -> Any | None:

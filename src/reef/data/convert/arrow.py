@@ -9,7 +9,7 @@
     fixed_size_list of float32/16       vector
     other lists of one of the above     list<T>; or a vector, where the schema says so
     structs, maps, lists of lists       json
-    null                                undecided
+    null, lists of null                 null, list<null>: not known yet
     decimal, time, duration, …          a conflict
 
 Dictionaries and run-end encodings count as what they encode, extension types as their storage.
@@ -25,7 +25,9 @@ from reef.data.convert.values import check_moments, json_texts
 from reef.data.json_text import NotJson, check_json
 from reef.data.place import Place, check_sizes
 from reef.data.types import (
+    EMPTY_LIST,
     LARGEST_DIMENSION,
+    NULL,
     SCALARS,
     VECTOR_ELEMENTS,
     AttributeType,
@@ -51,10 +53,10 @@ def plain_array(array: pa.Array) -> pa.Array:
             return array
 
 
-def infer_arrow(place: Place, arrow: pa.DataType) -> AttributeType | None:
-    """The attribute type that a plain Arrow type asks for, None if undecided."""
+def infer_arrow(place: Place, arrow: pa.DataType) -> AttributeType:
+    """The attribute type that a plain Arrow type asks for."""
     if _types.is_null(arrow):
-        return None
+        return NULL
     scalar = _scalar_of(arrow)
     if scalar is not None:
         return parse_type(scalar)
@@ -65,7 +67,7 @@ def infer_arrow(place: Place, arrow: pa.DataType) -> AttributeType | None:
                 raise place.conflict(0, f"of 1 to {LARGEST_DIMENSION} dimensions", arrow)
             return vector(arrow.list_size, "float32" if element == pa.float32() else "float16")
         if _types.is_null(element):
-            return None
+            return EMPTY_LIST
         while _types.is_dictionary(element) or isinstance(element, pa.BaseExtensionType):
             element = element.value_type if _types.is_dictionary(element) else element.storage_type
         scalar = _scalar_of(element)
@@ -135,6 +137,8 @@ def _scalar_of(arrow: pa.DataType) -> str | None:
 
 
 def _scalars(place: Place, array: pa.Array, element: str) -> pa.Array:
+    if element == "null":
+        return pa.nulls(len(array))
     target = SCALARS[element]
     source = array.type
     if _types.is_timestamp(source) and source.tz is None and element == "timestamp":

@@ -127,6 +127,8 @@ _EXACT: dict[str, type] = {"bool": bool, "float64": float}
 
 
 def _preparation(kind: AttributeType) -> Callable[[Any], Any]:
+    if kind.is_open:
+        return _first_value
     if kind.family == "vector":
         return _vector(kind)
     if kind.family == "json":
@@ -136,6 +138,11 @@ def _preparation(kind: AttributeType) -> Callable[[Any], Any]:
     return {"int64": _integer, "string": _string, "bytes": _bytes, "timestamp": _moment}[
         kind.element
     ]
+
+
+def _first_value(value: Any) -> Any:
+    """It may settle the type, which the long way does."""
+    raise _Detour
 
 
 def _integer(value: Any) -> Any:

@@ -42,6 +42,8 @@ def column_of_values(place: Place, values: list[Any], kind: AttributeType) -> pa
 
     An int64 takes no float; a float64 takes an integer that it holds exactly.
     """
+    if kind.family == "null":
+        return pa.nulls(len(values))
     if kind.family == "vector":
         return vectors_of_values(place, values, kind)
     if kind.family == "list":
@@ -74,6 +76,8 @@ def check_moments(place: Place, array: pa.Array) -> pa.Array:
 
 
 def _scalars(place: Place, values: list[Any], element: str) -> pa.Array:
+    if element == "null":
+        return pa.nulls(len(values))
     if not set(map(type, values)) <= {_PYTHON[element], type(None)}:
         values = [_plain(place, row, value, element) for row, value in enumerate(values)]
     if element == "timestamp":

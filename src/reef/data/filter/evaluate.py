@@ -80,6 +80,9 @@ def _test(leaf: Leaf, batch: pa.RecordBatch) -> pa.Array:
     column = batch.column(position)
     kind = _kind(leaf.name, batch.schema.field(position))
     check_leaf(leaf, kind)
+    if kind.is_open:
+        # Nulls, and lists that hold nothing that a value could equal.
+        return _wherever_valid(column, False)
     if isinstance(leaf, Compare):
         return compare(column, kind.element, leaf.op, leaf.value)
     if isinstance(leaf, In):

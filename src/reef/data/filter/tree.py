@@ -301,7 +301,7 @@ def check(expression: Expression, schema: Schema) -> None:
 
 def check_leaf(leaf: Leaf, kind: AttributeType) -> None:
     """`InvalidFilter` if this test makes no sense for a column of that type."""
-    if isinstance(leaf, IsNull | Exists):
+    if isinstance(leaf, IsNull | Exists) or kind.family == "null":
         return
     name = repr(leaf.name)
     if isinstance(leaf, StartsWith):
@@ -321,6 +321,8 @@ def check_leaf(leaf: Leaf, kind: AttributeType) -> None:
 
 
 def _check_literal(name: str, element: str, value: Literal) -> None:
+    if element == "null":
+        return
     given = next(kind for known, kind in _KINDS if isinstance(value, known))
     if given != COMPARED_AS[element]:
         raise InvalidFilter(
