@@ -62,7 +62,7 @@ def test_types_and_values() -> None:
         "doubles": "list<float64>",
         "o": "json",
         "m": "json",
-        "nothing": "json",
+        "nothing": "null",
     }
     moment = datetime(2024, 5, 6, 7, 8, 9, 10, tzinfo=UTC)
     arrays = {
@@ -167,6 +167,9 @@ def test_an_attribute_called_id() -> None:
         ("json", "map<string,int>", True),
         ("json", "timestamp", False),
         ("string", "void", True),
+        ("list<null>", "int", False),
+        ("list<null>", "array<void>", True),
+        ("null", "void", True),
         ("string", "decimal(5,0)", False),
     ],
 )
@@ -177,6 +180,18 @@ def test_columns_against_a_known_schema(known: str, column: str, fits: bool) -> 
     else:
         with pytest.raises(SchemaConflict, match="'a'"):
             plan_incoming(struct(f"id string, a {column}"), schema)
+
+
+def test_columns_settle_what_is_not_known_yet() -> None:
+    schema = declared_schema({"id": "string", "a": "null", "l": "list<null>", "v": "null"})
+    given = struct("id string, a timestamp, l array<bigint>, v array<float>")
+    assert open_vectors(given, schema) == ["v"]
+    incoming = plan_incoming(given, schema, dimensions={"v": 3})
+    assert {name: str(kind) for name, kind in incoming.schema.attributes.items()} == {
+        "a": "timestamp",
+        "l": "list<int64>",
+        "v": "vector<float32, 3>",
+    }
 
 
 def test_ids_of_the_other_kind() -> None:

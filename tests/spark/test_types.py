@@ -37,6 +37,8 @@ NAMES = {
     "list<string>": "array<string>",
     "vector<float32, 3>": "array<float>",
     "vector<float16, 3>": "array<float>",
+    "null": "void",
+    "list<null>": "array<void>",
 }
 WHEN = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 VALUES: dict[str, list[Any]] = {
@@ -52,6 +54,8 @@ VALUES: dict[str, list[Any]] = {
     "list<string>": [["a", None], None, []],
     "vector<float32, 3>": [[1.0, 2.0, 3.0], None, [4.0, 5.0, 6.0]],
     "vector<float16, 3>": [[1.0, 2.0, 3.0], None, [4.0, 5.0, 6.5]],
+    "null": [None, None, None],
+    "list<null>": [[None], None, []],
 }
 SCHEMA = Schema("string", {"year": parse_type("int64"), "v": parse_type("vector<float32, 3>")})
 
