@@ -21,7 +21,7 @@ class Place:
 
     __slots__ = ("_ids", "_offsets", "name")
 
-    def __init__(self, name: str, ids: pa.Array, offsets: np.ndarray | None = None) -> None:
+    def __init__(self, name: str, ids: Any, offsets: np.ndarray | None = None) -> None:
         self.name = name
         self._ids = ids
         self._offsets = offsets
@@ -33,7 +33,10 @@ class Place:
     def _where(self, row: int) -> str:
         if self._offsets is not None:
             row = int(np.searchsorted(self._offsets, row, "right")) - 1
-        return f"attribute {self.name!r} of row {row} (id {self._ids[row].as_py()!r})"
+        identity = self._ids[row]
+        if isinstance(identity, pa.Scalar):
+            identity = identity.as_py()
+        return f"attribute {self.name!r} of row {row} (id {identity!r})"
 
     def conflict(self, row: int, expected: object, got: object) -> SchemaConflict:
         """The value in this row is not what the schema says."""

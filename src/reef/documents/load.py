@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
-from reef.data.convert import convert_rows
+from reef.data.convert import convert_slices
 from reef.data.rows import UPSERT
 from reef.documents.batches import check_idempotency_key, last_of_each
 from reef.errors import InvalidInput
@@ -34,9 +35,10 @@ def load(
     birth = tree.head.manifest.generation
     schema = tree.view.schema
     with Sorter(tree.environment, stretch_bytes=stretch_bytes) as sorter:
-        for number, piece in enumerate(_pieces(data), 1):
-            rows, schema = convert_rows(piece, schema, kind=UPSERT)
-            sorter.add(number, last_of_each(rows), schema)
+        order = count(1)
+        for piece in _pieces(data):
+            for rows, schema in convert_slices(piece, schema, kind=UPSERT):  # noqa: B020
+                sorter.add(next(order), last_of_each(rows), schema)
         if not sorter.count and not truncate:
             raise InvalidInput("there are no rows to load")
         segments = upload_segments(

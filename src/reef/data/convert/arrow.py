@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reef.data.convert.slices import narrow, offsets_of, whole
 from reef.data.convert.values import check_moments, json_texts
 from reef.data.json_text import NotJson, check_json
 from reef.data.place import Place, check_sizes
@@ -40,17 +41,43 @@ JSON = parse_type("json")
 _types = pa.types
 
 
-def plain_array(array: pa.Array) -> pa.Array:
-    """The array without dictionary, run-end encoding or extension type around it."""
+def plain_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The array as one, without dictionary, run-end encoding or extension type around it."""
+    if isinstance(array, pa.ChunkedArray):
+        chunks = list(map(plain_array, array.chunks or [pa.array([], array.type)]))
+        return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
     while True:
         if isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
         elif _types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+            array = _without_views(array).dictionary_decode()
         elif _types.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
         else:
             return array
+
+
+def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The dictionary array; Arrow cannot take from a dictionary of views."""
+    known = array.type.value_type
+    if _types.is_string_view(known):
+        wanted = pa.large_string()
+    elif _types.is_binary_view(known):
+        wanted = pa.large_binary()
+    else:
+        return array
+    return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(wanted))
+
+
+def plain_type(arrow: pa.DataType) -> pa.DataType:
+    """The type that `plain_array` of an array of this one has."""
+    while True:
+        if isinstance(arrow, pa.BaseExtensionType):
+            arrow = arrow.storage_type
+        elif _types.is_dictionary(arrow) or _types.is_run_end_encoded(arrow):
+            arrow = arrow.value_type
+        else:
+            return arrow
 
 
 def infer_arrow(place: Place, arrow: pa.DataType) -> AttributeType:
@@ -156,6 +183,7 @@ def _scalars(place: Place, array: pa.Array, element: str) -> pa.Array:
 
 
 def _cast(place: Place, array: pa.Array, target: pa.DataType) -> pa.Array:
+    array = narrow(array)
     try:
         return array.cast(target)
     except pa.ArrowInvalid as error:
@@ -186,12 +214,7 @@ def _exact_floats(place: Place, array: pa.Array) -> pa.Array:
 def _lists(place: Place, array: pa.Array, kind: AttributeType) -> pa.Array:
     if array.type == kind.arrow and kind.element != "timestamp":
         return array
-    lengths = pc.list_value_length(array).fill_null(0).to_numpy()
-    offsets = np.zeros(len(array) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    if offsets[-1] >= 2**31:
-        raise place.conflict(0, "a column of fewer than 2**31 elements", f"one of {offsets[-1]}")
-    offsets = offsets.astype(np.int32)
+    offsets = offsets_of(pc.list_value_length(array).fill_null(0).to_numpy())
     elements = plain_array(pc.list_flatten(array))
     missing = array.is_null() if array.null_count else None
     converted = _scalars(place.elements(offsets), elements, kind.element)
@@ -206,7 +229,7 @@ def _json(place: Place, array: pa.Array, *, text: bool) -> pa.Array:
             values = array.to_pylist(maps_as_pydicts="strict")
         except (KeyError, ValueError) as error:
             raise place.invalid(0, f"is in a column that JSON cannot hold: {error}") from None
-        return pa.array(json_texts(place, values), pa.string())
+        return whole(pa.array(json_texts(place, values), pa.string()))
     texts: list[str | None] = []
     for row, value in enumerate(array.to_pylist()):
         try:
@@ -214,4 +237,4 @@ def _json(place: Place, array: pa.Array, *, text: bool) -> pa.Array:
         except NotJson as error:
             raise place.invalid(row, error) from None
     # The text null is an explicit null, as None is.
-    return pa.array([None if found == "null" else found for found in texts], pa.string())
+    return whole(pa.array([None if found == "null" else found for found in texts], pa.string()))

@@ -25,13 +25,21 @@ class ValueColumn:
 
 @dataclass(frozen=True, slots=True)
 class ArrowColumn:
-    """An Arrow array. With `json`, its strings are JSON text."""
+    """An Arrow array, or several. With `json`, its strings are JSON text."""
 
-    array: pa.Array
+    array: pa.Array | pa.ChunkedArray
     json: bool = False
 
 
 Source = ValueColumn | ArrowColumn
+
+
+def sliced(source: Source, rows: range) -> Source:
+    """Those rows of a column."""
+    if isinstance(source, ArrowColumn):
+        return ArrowColumn(source.array.slice(rows.start, len(rows)), source.json)
+    absent = source.absent if source.absent is None else source.absent[rows.start : rows.stop]
+    return ValueColumn(source.values[rows.start : rows.stop], absent)
 
 
 def sources_of(data: object) -> tuple[dict[str, Source], int]:
@@ -102,15 +110,6 @@ def _source(name: Any, column: Any) -> Source:
 
 
 def _arrow(name: Any, column: Any, field: pa.Field | None = None) -> ArrowColumn:
-    if isinstance(column, pa.ChunkedArray):
-        if column.num_chunks == 1:
-            column = column.chunk(0)
-        else:
-            column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            if column.num_chunks > 1:
-                raise InvalidInput(f"column {name!r} is too large for one batch")
-            column = column.chunk(0)
     if field is None:
         _validate(column)
     metadata = (field.metadata if field is not None else None) or {}

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reef.data.convert.slices import offsets_of, whole
 from reef.data.json_text import NotJson, encode_json
 from reef.data.place import Place, check_sizes, shown
 from reef.data.types import SCALARS, AttributeType
@@ -49,7 +50,7 @@ def column_of_values(place: Place, values: list[Any], kind: AttributeType) -> pa
     if kind.family == "list":
         return _lists(place, values, kind)
     if kind.family == "json":
-        return check_sizes(place, pa.array(json_texts(place, values), pa.string()))
+        return check_sizes(place, whole(pa.array(json_texts(place, values), pa.string())))
     return check_sizes(place, _scalars(place, values, kind.element))
 
 
@@ -85,7 +86,7 @@ def _scalars(place: Place, values: list[Any], element: str) -> pa.Array:
             if value is not None:
                 _check_moment(place, row, value)
     try:
-        array = pa.array(values, SCALARS[element])
+        array = whole(pa.array(values, SCALARS[element]))
     except (pa.ArrowException, OverflowError, ValueError):
         for row, value in enumerate(values):
             _find_fault(place, row, value, element)
@@ -158,8 +159,8 @@ def _lists(place: Place, values: list[Any], kind: AttributeType) -> pa.Array:
             raise place.conflict(row, f"a {kind}", shown(value))
         lists.append(value)
     present = [value for value in lists if value is not None]
-    offsets = np.zeros(len(lists) + 1, np.int32)
-    np.cumsum([0 if value is None else len(value) for value in lists], out=offsets[1:])
+    lengths = np.fromiter((0 if value is None else len(value) for value in lists), np.int64)
+    offsets = offsets_of(lengths)
     flat = list(chain.from_iterable(present))
     elements = _scalars(place.elements(offsets), flat, kind.element)
     missing = None
