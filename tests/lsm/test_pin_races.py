@@ -438,6 +438,21 @@ def test_a_sleeping_pinner_that_wins_a_collected_board_is_not_believed() -> None
     assert "mine" in bench.pins()
 
 
+def test_a_pinner_that_slept_before_there_was_any_board_is_on_the_newest() -> None:
+    bench = Bench()
+    tree, other = bench.tree(bench.faulty), bench.tree()
+
+    def others() -> None:
+        for number in range(BOARDS + 2):
+            pin(other, other.view, f"s{number}", 1000.0)
+        assert PINS.key(1) not in bench.keys("pins")
+
+    bench.faulty.pause_before(request("create", "pins/"), others)
+    pin(tree, tree.view, "mine", 1000.0)
+    assert len(bench.pins()) == BOARDS + 3
+    assert "mine" in bench.pins()
+
+
 # What is in the manifest since former versions
 
 

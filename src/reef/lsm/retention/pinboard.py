@@ -288,9 +288,12 @@ class PinBoard:
                 nonce=register.environment.nonce(),
             )
             try:
-                return register.create(first).root
+                created = register.create(first).root
             except AlreadyExists:
                 continue
+            # Whoever slept may win the first number once it was deleted: there are newer boards.
+            if not register.generations(after=created.generation):
+                return created
 
 
 def check_name(name: str) -> str:
