@@ -396,3 +396,21 @@ def test_closing_frees_those_who_wait_for_upkeep() -> None:
     go.set()
     closing.join(PATIENCE)
     assert not closing.is_alive()
+
+
+def test_snapshots_are_renewed_by_the_threads_of_upkeep() -> None:
+    clock = Clock()  # the bucket's time stands still: no pin lapses, however slow the machine
+    environment = clock.environment()
+    database = Database(MemoryStore(environment), Options(), environment)
+    with database.namespace("n", maintain=False) as ns:
+        ns.write(upserts=[{"id": "a"}])
+        before = set(threading.enumerate())
+        snapshots = [ns.snapshot(seconds=0.03) for _ in range(40)]
+        for snapshot in snapshots:
+            wait_until(snapshot._renewal, lambda each=snapshot: each._renewal.passes > 1)  # type: ignore[misc]
+        started = set(threading.enumerate()) - before
+        assert len([each for each in started if each.name.startswith("reef-")]) <= 4
+        for snapshot in snapshots:
+            assert snapshot._renewal.failure is None
+            snapshot.close()
+        assert not any(snapshot._renewal.alive for snapshot in snapshots)

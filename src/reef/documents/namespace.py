@@ -279,7 +279,7 @@ class Namespace(Reading):
             raise InvalidInput(f"a snapshot is kept for some seconds, not {seconds!r}")
         if self._writer is None:
             self.refresh()
-        return Snapshot(self._tree, seconds, self._renew)
+        return Snapshot(self._tree, seconds, self._renew, self._upkeeper)
 
     def changes(self, *, after: int = 0) -> Iterator[Change]:
         """The operations committed after that LSN, in order, up to now. `PastRetention` if some

@@ -11,7 +11,7 @@ from reef.lsm.read.history import moment_of, view_of
 from reef.lsm.read.view import View
 from reef.lsm.retention.pins import pin, unpin
 from reef.lsm.tree import Tree
-from reef.lsm.upkeep.worker import Worker
+from reef.lsm.upkeep.loop import Upkeeper
 
 _ATTEMPTS = 4
 
@@ -23,14 +23,18 @@ class Snapshot(FrozenReading):
     past its retention, then reads say `PastRetention`: none gives anything but the state of then.
     """
 
-    def __init__(self, tree: Tree, seconds: float, renew: Callable[[], object]) -> None:
+    def __init__(
+        self, tree: Tree, seconds: float, renew: Callable[[], object], upkeeper: Upkeeper
+    ) -> None:
         self._tree = tree
         self._seconds = seconds
         self._closed = False
         self._lapsed: PastRetention | None = None
         self.name = tree.environment.unique_id()
         super().__init__(self._pinned(renew))
-        self._worker = Worker(f"reef-snapshot-{self.name}", self._beat, every=seconds / 3)
+        self._renewal = upkeeper.every(
+            seconds / 3, self, Snapshot._beat, name=f"renewing snapshot {self.name}"
+        )
 
     def _pinned(self, renew: Callable[[], object]) -> View:
         """The state that is known here, pinned; if it was collected meanwhile, a newer one."""
@@ -55,18 +59,17 @@ class Snapshot(FrozenReading):
             self._lapsed = lapsed
             raise
 
-    def _beat(self) -> bool:
+    def _beat(self) -> None:
         try:
             self.renew()
         except PastRetention as lapsed:
             raise Closed(f"the snapshot is not kept any longer: {lapsed}") from lapsed
-        return False
 
     def close(self) -> None:
         """Let the state go."""
         if not self._closed:
             self._closed = True
-            self._worker.stop()
+            self._renewal.stop()
             unpin(self._tree, self.name)
 
     def _current(self) -> View:
