@@ -58,12 +58,7 @@ class Types:
     """The attribute types that plain rows may use, and the kind of their ids."""
 
     __slots__ = (
-        "_unpack",
-        "attributes",
-        "encoded",
-        "format",
-        "id_kind",
-        "readers",
+        *("_unpack", "array_readers", "attributes", "encoded", "format", "id_kind", "readers"),
         "vector_bytes",
     )
 
@@ -78,6 +73,11 @@ class Types:
             name: reader
             for name, kind in self.attributes.items()
             if (reader := _reader_of(kind)) is not None
+        }
+        self.array_readers = self.readers | {
+            name: _array_reader(kind)
+            for name, kind in self.attributes.items()
+            if kind.family == "vector"
         }
         # What a row takes in Arrow for its vectors, whether it has them or not.
         self.vector_bytes = sum(
@@ -142,9 +142,19 @@ def _reader_of(kind: AttributeType) -> Callable[[Any], Any] | None:
     if kind.family == "list":
         return list
     if kind.family == "vector":
-        numbers = np.dtype("<f4" if kind.element == "float32" else "<f2")
+        numbers = _numbers(kind)
         return lambda data: np.frombuffer(data, numbers).tolist()
     return None
+
+
+def _array_reader(kind: AttributeType) -> Callable[[Any], Any]:
+    stored = _numbers(kind)
+    native = stored.newbyteorder("=")
+    return lambda data: np.frombuffer(data, stored).astype(native)
+
+
+def _numbers(kind: AttributeType) -> np.dtype:
+    return np.dtype("<f4" if kind.element == "float32" else "<f2")
 
 
 class PlainRows:
@@ -184,10 +194,13 @@ class PlainRows:
         """The ids in row order."""
         return [row[ID] for row in self.rows]
 
-    def document(self, row: int, columns: Sequence[str] | None = None) -> Document:
-        """A row as a document; of `columns`, those that it has."""
+    def document(
+        self, row: int, columns: Sequence[str] | None = None, *, arrays: bool = False
+    ) -> Document:
+        """A row as a document; of `columns`, those that it has. With `arrays` vectors are NumPy
+        arrays."""
         stored = self.rows[row]
-        readers = self.types.readers
+        readers = self.types.array_readers if arrays else self.types.readers
         if columns is None:
             document = stored.copy()
         else:

@@ -35,6 +35,7 @@ from reef.lsm.upkeep.overtaken import lost
 from reef.manifest.register import Head
 
 Id = str | int
+LISTS, ARRAYS = "list", "numpy"
 Result = TypeVar("Result")
 _ATTEMPTS = 4
 
@@ -55,32 +56,38 @@ class Reading(ABC):
         """The kind of ids and the attribute types known now."""
         return self._current().schema
 
-    def get(self, id: Id, *, columns: Sequence[str] | None = None) -> dict[str, Any] | None:
+    def get(
+        self, id: Id, *, columns: Sequence[str] | None = None, vectors: str = LISTS
+    ) -> dict[str, Any] | None:
         """The document as a dict with its id under "id", or None if there is none.
 
-        Attributes it does not have are left out; with `columns`, so are the others.
+        Attributes it does not have are left out; with `columns`, so are the others. With
+        `vectors="numpy"` vectors are NumPy arrays, in the type of their elements.
         """
+        arrays = as_arrays(vectors)
         view = self._current()
         check_id(id, view.schema)
         if columns is not None:
             columns = check_columns(columns, view.schema)
         try:
-            return view.get(id, columns)
+            return view.get(id, columns, arrays=arrays)
         except ObjectNotFound as gone:
-            return self._again(lambda renewed: renewed.get(id, columns), gone)
+            return self._again(lambda renewed: renewed.get(id, columns, arrays=arrays), gone)
 
     def get_many(
-        self, ids: Sequence[Id], *, columns: Sequence[str] | None = None
+        self, ids: Sequence[Id], *, columns: Sequence[str] | None = None, vectors: str = LISTS
     ) -> list[dict[str, Any] | None]:
-        """The documents of these ids in their order, None for each that is not there."""
+        """The documents of these ids in their order, None for each that is not there. For
+        `columns` and `vectors` see `get`."""
+        arrays = as_arrays(vectors)
         view = self._current()
         ids = check_each(ids, view.schema)
         if columns is not None:
             columns = check_columns(columns, view.schema)
         try:
-            return view.get_many(ids, columns)
+            return view.get_many(ids, columns, arrays=arrays)
         except ObjectNotFound as gone:
-            return self._again(lambda renewed: renewed.get_many(ids, columns), gone)
+            return self._again(lambda renewed: renewed.get_many(ids, columns, arrays=arrays), gone)
 
     def scan(
         self,
@@ -201,6 +208,13 @@ def _write_files(
 
 def _past(gone: ObjectNotFound) -> PastRetention:
     return PastRetention(f"the state being read is no longer retained: {gone}")
+
+
+def as_arrays(vectors: str) -> bool:
+    """Whether vectors are to be NumPy arrays; `InvalidInput` unless they are "list" or "numpy"."""
+    if vectors not in (LISTS, ARRAYS):
+        raise InvalidInput(f'vectors come as "list" or "numpy", not {vectors!r}')
+    return vectors == ARRAYS
 
 
 def check_columns(columns: Sequence[str], schema: Schema) -> Sequence[str]:

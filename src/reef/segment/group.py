@@ -61,8 +61,9 @@ class Group:
         self._blocks = blocks
         self._lsn = lsn
         self._columns: dict[str, Column] = {}
-        self._getters: dict[str, Getter] = {}
-        self._every: dict[str, Getter] | None = None
+        # Vectors as lists, and as arrays.
+        self._getters: tuple[dict[str, Getter], dict[str, Getter]] = ({}, {})
+        self._every: list[dict[str, Getter] | None] = [None, None]
         self._ids: list[str] | list[int] | None = None
         self._id_at: Getter | None = None
         self._searches = 0
@@ -151,19 +152,22 @@ class Group:
             self._columns[name] = column
         return column
 
-    def document(self, row: int, columns: Sequence[str] | None = None) -> Document:
-        """One row as a document; of `columns`, those that it has."""
+    def document(
+        self, row: int, columns: Sequence[str] | None = None, *, arrays: bool = False
+    ) -> Document:
+        """One row as a document; of `columns`, those that it has. With `arrays` vectors are NumPy
+        arrays."""
         ids = self._ids
         identity = self._id_of(row) if ids is None else ids[row]
         if columns is None:
-            every = self._every
+            every = self._every[arrays]
             if every is None:
-                every = self._every = self._add_getters(self._attributes())
+                every = self._every[arrays] = self._add_getters(self._attributes(), arrays)
             return build_document(identity, every, row, None)
-        getters = self._getters
+        getters = self._getters[arrays]
         for name in columns:
             if name not in getters:
-                self._add_getters(columns)
+                self._add_getters(columns, arrays)
                 break
         return build_document(identity, getters, row, columns)
 
@@ -173,7 +177,7 @@ class Group:
     def _attributes(self) -> list[str]:
         return [name for name in self._schema.attributes if name in self._blocks]
 
-    def _add_getters(self, columns: Sequence[str]) -> dict[str, Getter]:
+    def _add_getters(self, columns: Sequence[str], arrays: bool) -> dict[str, Getter]:
         """Getters of those attributes, kept for later too."""
         getters: dict[str, Getter] = {}
         for name in columns:
@@ -182,8 +186,8 @@ class Group:
                 getters[name] = _absent
                 continue
             json = self._schema.attributes[name].family == "json"
-            getters[name] = getter_of(column.values, column.nulls, json=json)
-        self._getters.update(getters)
+            getters[name] = getter_of(column.values, column.nulls, json=json, arrays=arrays)
+        self._getters[arrays].update(getters)
         return getters
 
     def batch(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:

@@ -155,28 +155,32 @@ class View:
         """The schema, unfolded additions included."""
         return self.unfolded.schema
 
-    def get(self, id: str | int, columns: Sequence[str] | None = None) -> Document | None:
-        """The document, or None. Attributes that it does not have are left out."""
-        return self._read(id, self.memtable.find(id), columns)
+    def get(
+        self, id: str | int, columns: Sequence[str] | None = None, *, arrays: bool = False
+    ) -> Document | None:
+        """The document, or None. Attributes that it does not have are left out. With `arrays`
+        vectors are NumPy arrays."""
+        return self._read(id, self.memtable.find(id), columns, arrays)
 
     def _read(
         self,
         id: str | int,
         versions: list[Version],
         columns: Sequence[str] | None,
+        arrays: bool,
         held: Held | None = None,
     ) -> Document | None:
         if versions and not self.ingests:
             _, rows, row = versions[0]
             kind = kind_at(rows, row)
             if kind != PATCH:
-                return None if kind == DELETE else _document(rows, row, columns)
+                return None if kind == DELETE else _document(rows, row, columns, arrays)
         found = self._find(id, held)
         if not versions:
             if found is None or found[1].kind(found[2]) == DELETE:
                 return None
-            return found[1].document(found[2], columns)
-        return _combine(versions, found, columns)
+            return found[1].document(found[2], columns, arrays=arrays)
+        return _combine(versions, found, columns, arrays)
 
     def _find(self, id: str | int, held: Held | None = None) -> tuple[int, Group, int] | None:
         """The newest version of an id in the segments: (LSN, group, row)."""
@@ -195,12 +199,15 @@ class View:
         return best
 
     def get_many(
-        self, ids: Sequence[str | int], columns: Sequence[str] | None = None
+        self,
+        ids: Sequence[str | int],
+        columns: Sequence[str] | None = None,
+        *,
+        arrays: bool = False,
     ) -> list[Document | None]:
         """The documents of those ids, in their order, None for each that is not there."""
-        return self._get_all(
-            ids, self.memtable.find_many(ids) if self.memtable.rows else None, columns
-        )
+        versions = self.memtable.find_many(ids) if self.memtable.rows else None
+        return self._get_all(ids, versions, columns, arrays)
 
     def exist_many(self, ids: Sequence[str | int]) -> list[bool]:
         """Whether there is a document of each of those ids. Patches need not be looked at."""
@@ -209,7 +216,7 @@ class View:
         rest = [place for place, base in enumerate(bases) if base is None or self.ingests]
         if rest:
             versions = [[base] if base is not None else [] for base in map(bases.__getitem__, rest)]
-            documents = self._get_all([ids[place] for place in rest], versions, ())
+            documents = self._get_all([ids[place] for place in rest], versions, (), False)
             for place, document in zip(rest, documents, strict=True):
                 found[place] = document is not None
         return found
@@ -219,13 +226,14 @@ class View:
         ids: Sequence[str | int],
         versions: list[list[Version]] | None,
         columns: Sequence[str] | None,
+        arrays: bool,
     ) -> list[Document | None]:
         if versions is None and len(self.runs) == 1 and len(self.runs[0].readers) == 1:
             hits = self.runs[0].readers[0].find_many(ids, most=_IDS_AT_ONCE)
             if hits is not None:
-                return _documents(hits, columns)
+                return _documents(hits, columns, arrays)
         if len(ids) <= _IDS_AT_ONCE:
-            return self._get_some(ids, versions, columns, self._prefetch(ids))
+            return self._get_some(ids, versions, columns, arrays, self._prefetch(ids))
         # In the order of ids, so that no more than a few groups are held, and each only once.
         order = sorted(range(len(ids)), key=ids.__getitem__)  # type: ignore[arg-type]
         found: list[Document | None] = [None] * len(ids)
@@ -237,7 +245,7 @@ class View:
             kept += sum(group.nbytes for group in held.values())
             theirs = None if versions is None else [versions[place] for place in places]
             for place, document in zip(
-                places, self._get_some(some, theirs, columns, held), strict=True
+                places, self._get_some(some, theirs, columns, arrays, held), strict=True
             ):
                 found[place] = document
         return found
@@ -247,13 +255,17 @@ class View:
         ids: Sequence[str | int],
         versions: list[list[Version]] | None,
         columns: Sequence[str] | None,
+        arrays: bool,
         held: Held,
     ) -> list[Document | None]:
         if versions is None and len(self.runs) == 1:
-            return _from_run(self.runs[0], ids, columns, held)
+            return _from_run(self.runs[0], ids, columns, arrays, held)
         if versions is None:
-            return [self._read(id, [], columns, held) for id in ids]
-        return [self._read(id, some, columns, held) for id, some in zip(ids, versions, strict=True)]
+            return [self._read(id, [], columns, arrays, held) for id in ids]
+        return [
+            self._read(id, some, columns, arrays, held)
+            for id, some in zip(ids, versions, strict=True)
+        ]
 
     def _prefetch(self, ids: Sequence[str | int], *, keep: bool = True) -> Held:
         """Fetch what those ids need, in two rounds of parallel requests, into the cache if it is
@@ -314,7 +326,11 @@ class View:
 
 
 def _from_run(
-    run: Run, ids: Sequence[str | int], columns: Sequence[str] | None, held: Held
+    run: Run,
+    ids: Sequence[str | int],
+    columns: Sequence[str] | None,
+    arrays: bool,
+    held: Held,
 ) -> list[Document | None]:
     """Documents of a state that is one run and nothing else: the first hit is the only one."""
     hits: list[tuple[Group, int] | None] = [None] * len(ids)
@@ -327,28 +343,31 @@ def _from_run(
         found = reader.find_many([ids[place] for place in some], held)
         for place, hit in zip(some, found or (), strict=True):
             hits[place] = hit
-    return _documents(hits, columns)
+    return _documents(hits, columns, arrays)
 
 
 def _documents(
-    hits: Iterable[tuple[Group, int] | None], columns: Sequence[str] | None
+    hits: Iterable[tuple[Group, int] | None], columns: Sequence[str] | None, arrays: bool
 ) -> list[Document | None]:
     return [
-        None if hit is None or hit[0].kind(hit[1]) == DELETE else hit[0].document(hit[1], columns)
+        None
+        if hit is None or hit[0].kind(hit[1]) == DELETE
+        else hit[0].document(hit[1], columns, arrays=arrays)
         for hit in hits
     ]
 
 
-def _document(rows: Rows, row: int, columns: Sequence[str] | None) -> Document:
+def _document(rows: Rows, row: int, columns: Sequence[str] | None, arrays: bool) -> Document:
     if isinstance(rows, PlainRows):
-        return rows.document(row, columns)
-    return document_of(rows, row, columns)
+        return rows.document(row, columns, arrays=arrays)
+    return document_of(rows, row, columns, arrays=arrays)
 
 
 def _combine(
     versions: list[Version],
     found: tuple[int, Group, int] | None,
     columns: Sequence[str] | None,
+    arrays: bool,
 ) -> Document | None:
     """Versions of one document, from the log (newest first) and from the segments, into one."""
     patches: list[tuple[Rows, int]] = []
@@ -360,16 +379,16 @@ def _combine(
             break
         kind = kind_at(rows, row)
         if kind != PATCH:
-            document = None if kind == DELETE else _document(rows, row, columns)
+            document = None if kind == DELETE else _document(rows, row, columns, arrays)
             found = None
             break
         patches.append((rows, row))
     if found is not None and found[1].kind(found[2]) != DELETE:
-        document = found[1].document(found[2], columns)
+        document = found[1].document(found[2], columns, arrays=arrays)
     if document is None:
         return None
     for rows, row in reversed(patches):
-        document.update(_document(rows, row, columns))
+        document.update(_document(rows, row, columns, arrays))
     return document
 
 
