@@ -201,20 +201,6 @@ class SegmentReader:
         rows = tail.index.rows[number]
         return Group(self.key, tail.schema, rows, places, blocks, self.info.lsn)
 
-    def _fetch(self, tail: Tail, fetch: Fetch, columns: Sequence[str] | None) -> list[Group]:
-        """The groups of a fetch, from the whole segment in memory or from the store."""
-        if tail.whole is None:
-            return self._cut_groups(tail, fetch, columns, self._data(fetch))
-        whole = Fetch(fetch.groups, ((0, len(tail.whole)),))
-        return self._cut_groups(tail, whole, columns, _Fetched([tail.whole]))
-
-    def _cut_groups(
-        self, tail: Tail, fetch: Fetch, columns: Sequence[str] | None, fetched: _Fetched
-    ) -> list[Group]:
-        return [
-            self._group(tail, number, columns, fetched, fetch.ranges) for number in fetch.groups
-        ]
-
     def lookup(
         self, ids: pa.Array, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
@@ -328,12 +314,14 @@ class SegmentReader:
         fetch: Fetch,
         fetched: _Fetched,
     ) -> Iterator[pa.RecordBatch]:
-        if fetch.ranges:
-            groups = self._cut_groups(tail, fetch, columns, fetched)
-        else:
-            groups = [self._group_in_memory(tail, number, columns) for number in fetch.groups]
-        for group in groups:
+        # One group after the other: a decoded one takes several times what was fetched of it.
+        for number in fetch.groups:
+            if fetch.ranges:
+                group = self._group(tail, number, columns, fetched, fetch.ranges)
+            else:
+                group = self._group_in_memory(tail, number, columns)
             batch = _trimmed(group.batch(columns), start, stop)
+            del group
             if batch.num_rows:
                 yield batch
 
@@ -341,8 +329,10 @@ class SegmentReader:
         group = self._cache.peek(tail.group_keys[number])
         if group is None:
             # The segment is small, or the group was evicted since the plan was made.
+            if tail.whole is not None:
+                return self._group(tail, number, columns, [tail.whole], [(0, len(tail.whole))])
             (fetch,) = plan(tail.index, [number], columns)
-            (group,) = self._fetch(tail, fetch, columns)
+            return self._group(tail, number, columns, self._data(fetch), fetch.ranges)
         return cast(Group, group)
 
     def verify(self, deep: bool = False) -> list[Problem]:

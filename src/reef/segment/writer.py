@@ -214,12 +214,13 @@ class SegmentWriter:
                 return
             count = min(usual, self._pending_rows)
             pieces = self._first_rows(count)
-            while count > 1 and bytes_together(pieces) > 2 * self._group_bytes:
+            size = bytes_together(pieces)
+            while count > 1 and size > 2 * self._group_bytes:
                 self._pending.extendleft(reversed(pieces))
                 count = (count + 1) // 2
                 pieces = self._first_rows(count)
+                size = bytes_together(pieces)
             self._pending_rows -= count
-            size = sum(piece.nbytes for piece in pieces)
             self._pending_bytes = max(0, self._pending_bytes - size)
             # Copied only where they come from several batches.
             self._encode(concat(pieces))

@@ -58,6 +58,10 @@ def merge(
     """
     limit = WINDOW_BYTES if window_bytes is None else window_bytes
     measure = Measure()
+    if len(sources) == 1:
+        for stretch in _stretches(sources[0], reverse):
+            yield from _alone(stretch, keep_tombstones, reverse, limit, measure)
+        return
     share = limit // max(_SHARES, len(sources))
     cursors = [_Cursor(iter(source), reverse, share, measure) for source in sources]
     # The first windows are small: whoever takes only a few rows does not wait for many.
@@ -75,10 +79,32 @@ def merge(
         cursors = [cursor for cursor in cursors if cursor.fill(rows)]
     for cursor in cursors:
         for stretch in cursor.rest():
-            if len(stretch) == 1:
-                yield from _shown(_resolve_alone(stretch[0], keep_tombstones), reverse)
-            else:
-                yield from _bounded(stretch, keep_tombstones, reverse, limit, measure)
+            yield from _alone(stretch, keep_tombstones, reverse, limit, measure)
+
+
+def _stretches(source: Source, reverse: bool) -> Iterator[list[pa.RecordBatch]]:
+    """The batches of a source in their order, those of one id's versions together by id order."""
+    for found in source:
+        if not isinstance(found, list):
+            if found.num_rows:
+                yield [found]
+            continue
+        stretch = [batch for batch in found if batch.num_rows]
+        if stretch:
+            yield stretch[::-1] if reverse else stretch
+
+
+def _alone(
+    stretch: list[pa.RecordBatch],
+    keep_tombstones: bool,
+    reverse: bool,
+    limit: int,
+    measure: Measure,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one source, when there is no other."""
+    if len(stretch) == 1:
+        return _shown(_resolve_alone(stretch[0], keep_tombstones), reverse)
+    return _bounded(stretch, keep_tombstones, reverse, limit, measure)
 
 
 def _shown(rows: pa.RecordBatch, reverse: bool) -> Iterator[pa.RecordBatch]:
@@ -292,11 +318,7 @@ class _Cursor:
                 count += 1
             stretch, held = held[:count], held[count:]
             yield stretch[::-1] if self._reverse else stretch
-        for found in self._source:
-            stretch = found if isinstance(found, list) else [found]
-            stretch = [batch for batch in stretch if batch.num_rows]
-            if stretch:
-                yield stretch[::-1] if self._reverse else stretch
+        yield from _stretches(self._source, self._reverse)
 
     def take(self, bound: str | int) -> list[pa.RecordBatch]:
         """The rows on this side of the bound, the bound included, in id order."""

@@ -50,7 +50,7 @@ def scan_rows(
         needed = [name for name in needed if name != ID]
     sources: list[Source] = []
     sources += memory.sources(start=start, stop=stop, columns=needed, reverse=reverse)
-    pruning = _Pruning(filter, runs, memory) if filter is not None else None
+    pruning = Pruning(filter, runs, memory) if filter is not None else None
     for run in runs:
         sources.append(_run_source(run, start, stop, needed, pruning, reverse))
     for batch in merge(sources, reverse=reverse):
@@ -62,7 +62,7 @@ def scan_rows(
             yield select(batch, columns)
 
 
-class _Pruning:
+class Pruning:
     """Decides, group by group, whether to fetch it whole, only its ids, or not at all."""
 
     def __init__(self, filter: Expression, runs: Sequence[Run], memory: MemoryRuns) -> None:
@@ -91,7 +91,7 @@ def _run_source(
     start: Bound,
     stop: Bound,
     columns: Sequence[str] | None,
-    pruning: _Pruning | None,
+    pruning: Pruning | None,
     reverse: bool,
 ) -> Iterator[pa.RecordBatch]:
     readers = run.between(start, stop)
