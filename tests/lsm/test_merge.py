@@ -16,6 +16,7 @@ from reef.data.documents import documents_of
 from reef.data.rows import DELETE, ID, KIND, LSN, PATCH, UPSERT, kinds_of, lsns_of, null_flag
 from reef.lsm import gathered, memory_runs, pieces
 from reef.lsm.memtable import Memtable
+from reef.lsm.read.combine import Versions
 from reef.lsm.read.merge import merge
 
 Version = tuple[str, int, int, dict[str, int | None]]
@@ -245,3 +246,36 @@ def _check_memtable(rows: list[Version], reverse: bool, data: st.DataObject) -> 
         assert all(kind == PATCH for kind in kinds[:-1])
         base = kinds[-1] if kinds else DELETE
         assert (id in expected) == (base == UPSERT)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_combiner_and_filters_are_arguments(reverse: bool) -> None:
+    """Counters as a merge operator would have them: what patches bring is added up."""
+
+    def added_up(versions: Versions, keep_tombstones: bool) -> pa.RecordBatch:
+        rows = versions.rows.take(versions.order)
+        firsts = np.flatnonzero(versions.starts)
+        sums = np.add.reduceat(np.asarray(rows.column("x")), firsts)
+        kept = rows.take(pa.array(firsts))
+        kinds = pa.array(np.full(len(firsts), UPSERT, np.uint8))
+        for name, values in (("x", pa.array(sums)), (KIND, kinds)):
+            place = kept.schema.get_field_index(name)
+            kept = kept.set_column(place, kept.schema.field(place), values)
+        return kept
+
+    def without_a(rows: pa.RecordBatch) -> pa.RecordBatch:
+        ids = rows.column(ID).to_pylist()
+        assert ids == sorted(ids)
+        return rows.filter(pa.array([id != "a" for id in ids]))
+
+    rows: list[Version] = [
+        (id, lsn, PATCH if lsn > 3 else UPSERT, {"x": lsn})
+        for lsn, id in enumerate(["a", "b", "c", "a", "b", "b"], 1)
+    ]
+    sources = [source_of(rows[:3], 1, reverse), source_of(rows[3:], 1, reverse)]
+    for nbytes in (1, 1 << 20):
+        merged = merge(
+            sources, combine=added_up, filters=[without_a], reverse=reverse, window_bytes=nbytes
+        )
+        found = [(row["id"], row["x"]) for batch in merged for row in documents_of(batch)]
+        assert found == sorted([("b", 2 + 5 + 6), ("c", 3)], reverse=reverse)

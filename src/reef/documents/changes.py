@@ -124,15 +124,18 @@ def changes(tree: Tree, after: int) -> Iterator[Change]:
         if batch is None:
             yield Change(entry.lsn, "truncate", None, None, moment)
             continue
-        kinds = batch.column(KIND).to_pylist()
-        for kind, document in zip(kinds, documents_of(batch), strict=True):
-            yield Change(
-                entry.lsn,
-                _NAMES[kind],
-                cast("str | int", document["id"]),
-                None if kind == DELETE else document,
-                moment,
-            )
+        step = max(1, batch.num_rows * _WINDOW_BYTES // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, step):
+            some = batch.slice(start, step)
+            kinds = some.column(KIND).to_pylist()
+            for kind, document in zip(kinds, documents_of(some), strict=True):
+                yield Change(
+                    entry.lsn,
+                    _NAMES[kind],
+                    cast("str | int", document["id"]),
+                    None if kind == DELETE else document,
+                    moment,
+                )
 
 
 def microseconds(created_at: float) -> int:

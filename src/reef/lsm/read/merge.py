@@ -11,7 +11,7 @@ versions of one id can be more, and then they are not put together.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -19,20 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from reef.data.measure import Measure
-from reef.data.rows import (
-    DELETE,
-    ID,
-    KIND,
-    NULL_FLAG,
-    PATCH,
-    UPSERT,
-    concat,
-    is_attribute,
-    kinds_of,
-)
+from reef.data.rows import DELETE, ID, PATCH, concat, kinds_of
 from reef.lsm.gathered import Slice
 from reef.lsm.order import find_sorted, is_increasing, newest_first
 from reef.lsm.pieces import Pieces, take_rows
+from reef.lsm.read.combine import Combiner, Versions, apply_patches
 
 WINDOW_ROWS = 32_768
 WINDOW_BYTES = 32 * 1024 * 1024
@@ -41,6 +32,8 @@ _FIRST_ROWS = 64
 _GROWTH = 4
 
 Source: TypeAlias = Iterable[Slice]
+RowFilter = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Leaves out sorted rows that need not be shown or kept."""
 
 
 def merge(
@@ -48,20 +41,25 @@ def merge(
     *,
     keep_tombstones: bool = False,
     reverse: bool = False,
+    combine: Combiner = apply_patches,
+    filters: Sequence[RowFilter] = (),
     window_rows: int = WINDOW_ROWS,
     window_bytes: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Each id's newest version with its patches applied, in id order, deleted ones left out.
 
     With `keep_tombstones` a deleted id comes as its tombstone, and patches that found no
-    document to change come as nothing. Batches may come without some attributes.
+    document to change come as nothing. Batches may come without some attributes. `combine`
+    decides what versions come to where there are patches, and rows that one of the `filters`
+    drops are left out.
     """
     limit = WINDOW_BYTES if window_bytes is None else window_bytes
-    measure = Measure()
+    resolving = _Resolving(keep_tombstones, reverse, combine, filters, limit)
     if len(sources) == 1:
         for stretch in _stretches(sources[0], reverse):
-            yield from _alone(stretch, keep_tombstones, reverse, limit, measure)
+            yield from resolving.alone(stretch)
         return
+    measure = resolving.measure
     share = limit // max(_SHARES, len(sources))
     cursors = [_Cursor(iter(source), reverse, share, measure) for source in sources]
     # The first windows are small: whoever takes only a few rows does not wait for many.
@@ -72,14 +70,14 @@ def merge(
         held = sum(cursor.measured() for cursor in cursors)
         pieces = [piece for cursor in cursors for piece in cursor.take(bound)]
         if held <= limit:
-            yield from _shown(resolve(pieces, keep_tombstones), reverse)
+            yield from resolving.together(pieces)
         else:
-            yield from _bounded(pieces, keep_tombstones, reverse, limit, measure)
+            yield from resolving.in_parts(pieces)
         rows = min(_GROWTH * rows, window_rows // _SHARES)
         cursors = [cursor for cursor in cursors if cursor.fill(rows)]
     for cursor in cursors:
         for stretch in cursor.rest():
-            yield from _alone(stretch, keep_tombstones, reverse, limit, measure)
+            yield from resolving.alone(stretch)
 
 
 def _stretches(source: Source, reverse: bool) -> Iterator[list[pa.RecordBatch]]:
@@ -94,42 +92,61 @@ def _stretches(source: Source, reverse: bool) -> Iterator[list[pa.RecordBatch]]:
             yield stretch[::-1] if reverse else stretch
 
 
-def _alone(
-    stretch: list[pa.RecordBatch],
-    keep_tombstones: bool,
-    reverse: bool,
-    limit: int,
-    measure: Measure,
-) -> Iterator[pa.RecordBatch]:
-    """Rows of one source, when there is no other."""
-    if len(stretch) == 1:
-        return _shown(_resolve_alone(stretch[0], keep_tombstones), reverse)
-    return _bounded(stretch, keep_tombstones, reverse, limit, measure)
+class _Resolving:
+    """How the rows of a window become what a merge gives."""
 
+    def __init__(
+        self,
+        keep_tombstones: bool,
+        reverse: bool,
+        combine: Combiner,
+        filters: Sequence[RowFilter],
+        limit: int,
+    ) -> None:
+        self.measure = Measure()
+        self._keep_tombstones = keep_tombstones
+        self._reverse = reverse
+        self._combine = combine
+        self._filters = filters
+        self._limit = limit
 
-def _shown(rows: pa.RecordBatch, reverse: bool) -> Iterator[pa.RecordBatch]:
-    if rows.num_rows:
-        yield _reversed(rows) if reverse else rows
+    def alone(self, stretch: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows of one source when there is no other: an id has several versions only if a patch
+        is on top of them."""
+        if len(stretch) > 1:
+            return self.in_parts(stretch)
+        batch = stretch[0]
+        kinds = kinds_of(batch)
+        highest = int(kinds.max())
+        if highest == PATCH:
+            return self.together(stretch)
+        if highest == DELETE and not self._keep_tombstones:
+            batch = take_rows(batch, np.flatnonzero(kinds != DELETE))
+        return self._shown(batch)
 
+    def together(self, pieces: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows that can be put together."""
+        return self._shown(resolve(pieces, self._keep_tombstones, self._combine))
 
-def _bounded(
-    pieces: Sequence[pa.RecordBatch],
-    keep_tombstones: bool,
-    reverse: bool,
-    limit: int,
-    measure: Measure,
-) -> Iterator[pa.RecordBatch]:
-    """Resolve pieces, each sorted by id, in parts of no more than so many bytes."""
-    sizes = list(map(measure.of, pieces))
-    if sum(sizes) <= limit:
-        yield from _shown(resolve(pieces, keep_tombstones), reverse)
-        return
-    parts = _halves(pieces, pieces[int(np.argmax(sizes))])
-    if len(parts) == 1:
-        yield from _shown(_resolve(Pieces(pieces), keep_tombstones), reverse)
-        return
-    for part in reversed(parts) if reverse else parts:
-        yield from _bounded(part, keep_tombstones, reverse, limit, measure)
+    def in_parts(self, pieces: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows of pieces that are each sorted by id, no more than the limit at a time."""
+        sizes = list(map(self.measure.of, pieces))
+        if sum(sizes) <= self._limit:
+            yield from self.together(pieces)
+            return
+        parts = _halves(pieces, pieces[int(np.argmax(sizes))])
+        if len(parts) == 1:
+            rows = _resolve(Pieces(pieces), self._keep_tombstones, self._combine)
+            yield from self._shown(rows)
+            return
+        for part in reversed(parts) if self._reverse else parts:
+            yield from self.in_parts(part)
+
+    def _shown(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for keep in self._filters:
+            rows = keep(rows)
+        if rows.num_rows:
+            yield _reversed(rows) if self._reverse else rows
 
 
 def _halves(
@@ -148,27 +165,22 @@ def _halves(
     return [list(pieces)]
 
 
-def _resolve_alone(batch: pa.RecordBatch, keep_tombstones: bool) -> pa.RecordBatch:
-    """Rows of one source, where an id has several versions only if a patch is on top of them."""
-    kinds = kinds_of(batch)
-    highest = int(kinds.max())
-    if highest == PATCH:
-        return resolve([batch], keep_tombstones)
-    if keep_tombstones or highest == UPSERT:
-        return batch
-    return take_rows(batch, np.flatnonzero(kinds != DELETE))
-
-
-def resolve(pieces: Sequence[pa.RecordBatch], keep_tombstones: bool) -> pa.RecordBatch:
+def resolve(
+    pieces: Sequence[pa.RecordBatch],
+    keep_tombstones: bool,
+    combine: Combiner = apply_patches,
+) -> pa.RecordBatch:
     """All versions of a range of ids into one row for each id that is left.
 
     They come in any order, but for versions of one LSN: among them the newest is first.
     """
     in_order = len(pieces) == 1 or _disjoint(pieces)
-    return _resolve(Pieces([concat(pieces)]), keep_tombstones, in_order)
+    return _resolve(Pieces([concat(pieces)]), keep_tombstones, combine, in_order)
 
 
-def _resolve(rows: Pieces, keep_tombstones: bool, in_order: bool = False) -> pa.RecordBatch:
+def _resolve(
+    rows: Pieces, keep_tombstones: bool, combine: Combiner, in_order: bool = False
+) -> pa.RecordBatch:
     kinds, ids = rows.kinds, rows.ids
     has_patches = bool((kinds == PATCH).any())
     if in_order and not has_patches and is_increasing(ids):
@@ -177,7 +189,7 @@ def _resolve(rows: Pieces, keep_tombstones: bool, in_order: bool = False) -> pa.
         return rows.take(np.flatnonzero(kinds != DELETE))
     order, starts = newest_first(ids, rows.lsns, log_order=False)
     if has_patches:
-        return _resolve_patches(rows, kinds, order, starts, keep_tombstones)
+        return combine(Versions(rows, kinds, order, starts), keep_tombstones)
     winners = order[starts]
     if not keep_tombstones:
         winners = winners[kinds[winners] != DELETE]
@@ -189,73 +201,6 @@ def _disjoint(pieces: Sequence[pa.RecordBatch]) -> bool:
         before.column(ID)[-1].as_py() < after.column(ID)[0].as_py()
         for before, after in pairwise(pieces)
     )
-
-
-def _resolve_patches(
-    rows: Pieces,
-    kinds: np.ndarray,
-    order: np.ndarray,
-    starts: np.ndarray,
-    keep_tombstones: bool,
-) -> pa.RecordBatch:
-    """Patches above a document change it; patches above a tombstone or nothing are lost."""
-    number = np.cumsum(starts) - 1
-    ordered_kinds = kinds[order]
-    count = int(number[-1]) + 1 if len(number) else 0
-    places = np.arange(len(order))
-    # The base of an id is its newest version that is no patch.
-    solid = places[ordered_kinds != PATCH]
-    base = np.full(count, len(order), dtype=np.int64)
-    np.minimum.at(base, number[solid], solid)
-    based = base < len(order)
-    base_kinds = np.full(count, DELETE, dtype=np.uint8)
-    base_kinds[based] = ordered_kinds[base[based]]
-    first = places[starts]
-    keep = base_kinds == UPSERT
-    if keep_tombstones:
-        keep = keep | (based & (base_kinds == DELETE))
-    kept = np.flatnonzero(keep)
-    base_rows = order[base[kept]]
-    # A tombstone stands with its own LSN; a patched document takes that of its newest patch.
-    newest_rows = np.where(base_kinds[kept] == DELETE, base_rows, order[first[kept]])
-    live = places <= base[number]
-    columns: list[pa.Array] = []
-    sources: dict[str, np.ndarray] = {}
-    names = rows.names
-    for name in names:
-        if name in (ID, KIND):
-            columns.append(rows.column(name, base_rows))
-        elif not is_attribute(name) and not name.startswith(NULL_FLAG):
-            columns.append(rows.column(name, newest_rows))
-        else:
-            attribute = name.removeprefix(NULL_FLAG)
-            if attribute not in sources:
-                sources[attribute] = _sources(
-                    rows, attribute, order, number, live, base, count, kept
-                )
-            columns.append(rows.column(name, sources[attribute]))
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-
-
-def _sources(
-    rows: Pieces,
-    attribute: str,
-    order: np.ndarray,
-    number: np.ndarray,
-    live: np.ndarray,
-    base: np.ndarray,
-    count: int,
-    kept: np.ndarray,
-) -> np.ndarray:
-    """For each id kept, the row that an attribute's value comes from: the newest that set it."""
-    flags = rows.present(attribute)
-    chosen = np.minimum(base, len(order) - 1)
-    if flags is not None:
-        setters = np.flatnonzero(flags[order] & live)
-        newest = np.full(count, len(order), dtype=np.int64)
-        np.minimum.at(newest, number[setters], setters)
-        chosen = np.where(newest < len(order), newest, chosen)
-    return np.asarray(order[chosen[kept]])
 
 
 def _reversed(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -228,7 +228,7 @@ def _write(
     runs = newest_first(map(tree.readers.run_of, below.runs))
     with overtaken(tree, manifest, ingests):
         return upload_segments(
-            resolved(Gathered(batches), runs, (tombstone_filter(below),)),
+            resolved(Gathered(batches), runs, filters=(tombstone_filter(below),)),
             unfolded.schema,
             store=tree.store,
             environment=tree.environment,

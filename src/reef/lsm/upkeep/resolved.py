@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from reef.lsm.gathered import Gathered
+from reef.lsm.read.combine import Combiner, apply_patches
 from reef.lsm.read.lookup import versions
-from reef.lsm.read.merge import Source, merge
+from reef.lsm.read.merge import RowFilter, Source, merge
 from reef.lsm.read.view import Run
-
-RowFilter = Callable[[pa.RecordBatch], pa.RecordBatch]
-"""Leaves out sorted rows that need not be kept."""
 
 
 def resolved(
-    gathered: Gathered, below: Sequence[Run], filters: Sequence[RowFilter] = ()
+    gathered: Gathered,
+    below: Sequence[Run],
+    *,
+    combine: Combiner = apply_patches,
+    filters: Sequence[RowFilter] = (),
 ) -> Iterator[pa.RecordBatch]:
     """The gathered rows in id order, tombstones too, less what the filters leave out.
 
@@ -26,8 +28,4 @@ def resolved(
     sources: list[Source] = [gathered.slices()]
     if len(gathered.patched):
         sources += [versions(run, gathered.patched) for run in below]
-    for rows in merge(sources, keep_tombstones=True):
-        for keep in filters:
-            rows = keep(rows)
-        if rows.num_rows:
-            yield rows
+    return merge(sources, keep_tombstones=True, combine=combine, filters=filters)

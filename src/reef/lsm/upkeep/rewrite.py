@@ -99,10 +99,8 @@ def do_part(tree: Tree, part: Rewrite) -> list[SegmentInfo]:
 def _rows(tree: Tree, part: Rewrite) -> Iterator[pa.RecordBatch]:
     runs = runs_of(part.inputs, tree.reader_of)
     sources = [run.rows(part.within) for run in runs]
-    drop_tombstones = tombstone_filter(part.older or ())
-    for batch in merge(sources, keep_tombstones=part.older is not None):
+    filters = (tombstone_filter(part.older),) if part.older is not None else ()
+    for batch in merge(sources, keep_tombstones=part.older is not None, filters=filters):
         if tree.closing:
             raise Closed("the work was given up because the namespace is being closed")
-        kept = drop_tombstones(batch)
-        if kept.num_rows:
-            yield kept
+        yield batch
