@@ -31,7 +31,7 @@ from reef.data.rows import DELETE, ID, KIND, LSN
 from reef.lsm.memory_runs import NO_RUNS
 from reef.lsm.options import MEBIBYTE
 from reef.lsm.read.scan import Pruning
-from reef.lsm.read.view import Run
+from reef.lsm.read.view import runs_of
 from reef.lsm.upkeep.tombstones import tombstone_filter
 from reef.segment import BlockCache, SegmentInfo, SegmentReader
 from reef.store import MemoryStore, Store
@@ -123,9 +123,9 @@ def pruning(full: bool, folder: Path) -> Iterator[Figure]:
     ns.index()
     top = ns._tree.view.runs[0]
     cache = BlockCache(0)
-    below = Run(
-        SegmentReader(store, "", _segment(f"{n * 100:010}", f"{n * 100 + 50:010}", 0), cache)
-        for n in range(count)
+    (below,) = runs_of(
+        (_segment(f"{n * 100:010}", f"{n * 100 + 50:010}", 0) for n in range(count)),
+        lambda info: SegmentReader(store, "", info, cache),
     )
     pruned = Pruning(parse_filter("n > 10000000"), [top, below], NO_RUNS)
     reader = top.readers[0]

@@ -67,10 +67,7 @@ def decode_keys(body: pa.Buffer, id_type: pa.DataType, rows: int, *, lsns: bool 
     else:
         ids = nodes.array(id_type, "string", rows).values
     numbers = nodes.integers(rows)
-    kinds = nodes.integers(rows)
-    if kinds.max(initial=0) > PATCH:
-        raise MalformedNode("a row is of no kind there is", nodes.at)
-    return Keys(ids, numbers if lsns else None, kinds.astype(np.uint8))
+    return Keys(ids, numbers if lsns else None, nodes.kinds(rows))
 
 
 def decode_column(body: pa.Buffer, kind: AttributeType, rows: int) -> Column:
@@ -128,6 +125,21 @@ class _Nodes:
         tag, width, _, count = self.head(rows)
         return self.integer_values(tag, width, count)
 
+    def kinds(self, rows: int) -> np.ndarray:
+        """An integer node of kinds as uint8; most often all are the same."""
+        tag, width, _, count = self.head(rows)
+        if tag == OFFSETS and width == 0:
+            (kind,) = WORD.unpack_from(self.body, self.skip(WORD.size))
+            highest = kind
+        else:
+            values = self.integer_values(tag, width, count)
+            highest = values.max(initial=0)
+        if highest > PATCH:
+            raise MalformedNode("a row is of no kind there is", self.at)
+        if tag == OFFSETS and width == 0:
+            return np.full(count, kind, np.uint8)
+        return values.astype(np.uint8)
+
     def integer_values(self, tag: int, width: int, count: int) -> np.ndarray:
         if tag == PLAIN:
             # Empty blocks have no bytes to look at.
@@ -159,10 +171,11 @@ class _Nodes:
             (base,) = WORD.unpack_from(self.body, self.skip(WORD.size))
             if base * count > _LARGEST_OFFSET:
                 raise MalformedNode("the lengths add up to more than a group can hold", start)
-            lengths = self.numbers(WIDTHS[width], width, count) if width else None
+            if not width:
+                steps = np.arange(count + 1, dtype=np.int32)
+                return steps * np.int32(base)
             offsets = np.zeros(count + 1, np.int64)
-            if lengths is not None:
-                np.cumsum(lengths, out=offsets[1:])
+            np.cumsum(self.numbers(WIDTHS[width], width, count), out=offsets[1:])
             if base:
                 offsets += np.arange(0, base * (count + 1), base, dtype=np.int64)
         else:
