@@ -36,6 +36,7 @@ _ATTEMPTS = 64
 _UNCERTAIN_ATTEMPTS = 6
 _FIRST_WAIT = 0.01
 _LONGEST_WAIT = 1.0
+_WAITS_BEFORE_NEW_LOOKS = (0.005, 0.02, 0.05)
 _logger = logging.getLogger("reef")
 
 R = TypeVar("R", bound=Root)
@@ -98,7 +99,19 @@ class Register(Generic[R]):
         return self._completed(root)
 
     def read_generation(self, generation: int) -> R:
-        """One generation; `ObjectNotFound` if it is not there, `Corruption` if damaged."""
+        """One generation; `ObjectNotFound` if it is not there, `Corruption` if damaged.
+
+        Damage is believed after several looks, some time apart: it may have been done on the way,
+        and whoever passes over the newest generation publishes without what it says.
+        """
+        for wait in _WAITS_BEFORE_NEW_LOOKS:
+            try:
+                return self._look(generation)
+            except Corruption:
+                self.environment.sleep(wait)
+        return self._look(generation)
+
+    def _look(self, generation: int) -> R:
         key = self.key(generation)
         root = self.decode(key, self.store.get(key).data)
         if root.generation != generation:

@@ -22,6 +22,8 @@ from reef.segment.layout import HEAD, TRAILER, check_head, decode_footer, footer
 from reef.segment.tail import Tail
 from reef.store.contract import Store
 
+_LOOKS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -36,7 +38,20 @@ class Problem:
 
 
 def verify_segment(store: Store, key: str, info: SegmentInfo, *, deep: bool) -> list[Problem]:
-    """What is wrong with a segment; never from a cache."""
+    """What is wrong with a segment; never from a cache.
+
+    Damage is believed after several looks: it may have been done on the way, and a repair sets
+    aside whatever is damaged.
+    """
+    problems: list[Problem] = []
+    for _ in range(_LOOKS):
+        problems = _look(store, key, info, deep)
+        if not problems:
+            break
+    return problems
+
+
+def _look(store: Store, key: str, info: SegmentInfo, deep: bool) -> list[Problem]:
     try:
         size = store.head(key).size
         if size != info.size:
