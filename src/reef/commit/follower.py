@@ -154,23 +154,34 @@ class Follower(ABC, Generic[R, S]):
             self.recover()
             return
         with self.lock:
-            head = self.register.head()
-            if head.root.generation < self.head.root.generation:
-                head = self.head
-            while True:
-                try:
-                    state = self._caught_up(head.root)
-                    first = state.next_lsn
-                    self._replay(state, self.skips)
-                    if self.confirmed(head, first) is not None:
-                        break
-                    head = self.register.head()
-                except (MissingSlot, NamespaceDropped) as gap:
-                    head = self.past(gap)
-                except GivenUp:
-                    self.recover(head)
-                    return
-            self.install(head, state)
+            current, seen = self.state, self.state.next_lsn
+            try:
+                self._catch_up()
+            except BaseException:
+                # Entries that were taken in are shown, or the state would go by another slot than
+                # it names.
+                if self.state is current and current.next_lsn != seen:
+                    self.install(self.head, current)
+                raise
+
+    def _catch_up(self) -> None:
+        head = self.register.head()
+        if head.root.generation < self.head.root.generation:
+            head = self.head
+        while True:
+            try:
+                state = self._caught_up(head.root)
+                first = state.next_lsn
+                self._replay(state, self.skips)
+                if self.confirmed(head, first) is not None:
+                    break
+                head = self.register.head()
+            except (MissingSlot, NamespaceDropped) as gap:
+                head = self.past(gap)
+            except GivenUp:
+                self.recover(head)
+                return
+        self.install(head, state)
 
     def _caught_up(self, root: R) -> S:
         current = self.state
