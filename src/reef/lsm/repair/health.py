@@ -466,13 +466,18 @@ def _head(tree: Tree) -> Head[Manifest]:
 
 
 def _hint(tree: Tree) -> Problem | None:
-    try:
-        tree.register.decode(HINT, tree.store.get(HINT).data)
-    except ObjectNotFound:
-        pass
-    except (Corruption, UnsupportedFormat) as error:
-        return problem_of(error, HINT)
-    return None
+    problem = None
+    for _ in range(_TIMES_AGAIN):
+        # What arrives damaged may be whole where it lies.
+        try:
+            tree.register.decode(HINT, tree.store.get(HINT).data)
+        except ObjectNotFound:
+            return None
+        except (Corruption, UnsupportedFormat) as error:
+            problem = problem_of(error, HINT)
+        else:
+            return None
+    return problem
 
 
 def _segment(tree: Tree, info: SegmentInfo, *, deep: bool) -> list[Problem]:
