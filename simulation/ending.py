@@ -48,12 +48,16 @@ def _check(session: Session, quick: bool) -> None:
     if observer.damaged and not _cured(session):
         return
     reader = session.open("r")
-    assert reader is not None
+    if reader is None:
+        # It was dropped. Whoever uses the name again finds nothing of what was.
+        session.open("w")
+        reader = session.open("r")
+        assert reader is not None
     _same(session, reader)
     _past(session, reader)
     writer = session.open("w")
     assert writer is not None
-    for intent in session.unsettled:
+    for intent in list(session.unsettled):
         session.write(writer, intent)
     if quick:
         _same(session, writer)

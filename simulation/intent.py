@@ -48,6 +48,7 @@ class Intent:
     load: bool = False
     truncate: bool = False
     declares: Types = field(default_factory=dict)
+    life: int = 0
     slot: int | None = None
     settled: bool = False
 
@@ -150,9 +151,11 @@ class Intent:
 
 @dataclass(eq=False)
 class Attempt:
-    """One call that tries to write an intent. `slot` is where it got, by the observer's word."""
+    """One call that tries to write an intent, through a handle on one of the lives of the name.
+    `slot` is where it got, by the observer's word."""
 
     intent: Intent
     process: str
+    life: int = 0
     slot: int | None = None
     refused: str = ""

@@ -49,7 +49,7 @@ class DocumentModel:
         """A slot ended the namespace: whatever is written next is written into nothing."""
         self.effects.append(None)
         self.states.append({})
-        self.schema = SchemaModel(self._declared)
+        self.schema = self.schema.anew(self._declared)
 
     def written(self, lsn: int, attempt: Attempt) -> None:
         """A slot brought what a program meant to write: might it?"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from simulation.schema import Types
 from simulation.world import Violation, World
 
 PREFIX = "namespaces/"
-_INGEST = 2
+_INGEST, _DROP = 2, 5
 _CHANGING = ("hint.json", "clock")
 
 
@@ -88,6 +89,8 @@ class Observer:
 class TreeObserver:
     """One namespace: its log, its manifests, and the model of its documents.
 
+    A name may have several lives: `drops` are the slots that ended one, `there` says whether it is
+    in use now, and `first_generation` and `first_slot` where the present life began.
     `damaged` are the objects that rotted where they lie; once a repair says that something was
     lost with them, the model does not know what must be readable any more.
     """
@@ -105,6 +108,9 @@ class TreeObserver:
         self.model = DocumentModel(declared)
         self.slots: list[Slot] = []
         self.named: list[frozenset[str]] = []
+        self.drops: list[int] = []
+        self.there = False
+        self.first_generation = self.first_slot = 1
         self.damaged: set[str] = set()
         self.lost = False
 
@@ -114,6 +120,8 @@ class TreeObserver:
         other.log, other.roots = self.log.copy(world), self.roots.copy(world)
         other.model = self.model.copy()
         other.slots, other.named = list(self.slots), list(self.named)
+        other.drops, other.there = list(self.drops), self.there
+        other.first_generation, other.first_slot = self.first_generation, self.first_slot
         other.damaged, other.lost = set(self.damaged), self.lost
         return other
 
@@ -135,6 +143,10 @@ class TreeObserver:
     def newest(self) -> int:
         """The newest slot of the log."""
         return self.log.newest
+
+    def life_of(self, lsn: int) -> int:
+        """Which of its lives the name was in after a slot."""
+        return bisect_left(self.drops, lsn + 1)
 
     @property
     def ghosts(self) -> set[str]:
@@ -161,19 +173,27 @@ class TreeObserver:
             raise Violation(f"slot {lsn} gives up {entry.header.skips}, and nothing is damaged")
         ingests: list[str] = []
         brings = bool(entry.header.batches)
+        dropped = False
         for record in entry.records:
             if record[0] == _INGEST:
                 found = msgspec.json.decode(record[1:], type=Ingest)
                 ingests += [info.key for info in found.segments]
                 brings = brings or not found.segments
+            dropped = dropped or record[0] == _DROP
         self._must_exist(f"slot {lsn}", ingests)
         self.slots.append(Slot(self.world.time, tuple(ingests)))
-        if not brings:
+        if dropped:
+            self.drops.append(lsn)
+            self.there = False
+            self.model.began_anew()
+        elif not brings:
             self.model.passed()
-        elif isinstance(attempt, Attempt):
-            self.model.written(lsn, attempt)
-        else:
+        elif not isinstance(attempt, Attempt):
             raise Violation(f"slot {lsn} holds a batch that no program wrote")
+        elif attempt.life != len(self.drops) or not self.there:
+            raise Violation(f"{attempt.intent.token} is in slot {lsn}, after the namespace's end")
+        else:
+            self.model.written(lsn, attempt)
 
     def _published(self, name: str, number: int, data: bytes) -> None:
         before = self.roots.head if self.roots.newest else None
@@ -185,6 +205,9 @@ class TreeObserver:
                 raise Violation(f"generation {number} lowers the floor of the log")
             if manifest.orphan_floor < before.orphan_floor:
                 raise Violation(f"generation {number} lowers the orphan floor")
+        if not manifest.dropped and (before is None or before.dropped):
+            self.there = True
+            self.first_generation, self.first_slot = number, manifest.wal_floor
         listed = (*manifest.segments, *manifest.window, *manifest.lists)
         named = frozenset([info.key for info in listed])
         self._must_exist(f"generation {number}", named)

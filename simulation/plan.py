@@ -55,6 +55,7 @@ def plan_of(seed: int) -> Plan:
     roles += ["loader"] * random.choice((0, 1) if asleep else (0, 0, 1))
     roles += ["worker"] * random.choice((1,) if asleep else (0, 1, 1, 2))
     roles += random.choice((["doctor"], ["historian"], [], [], []))
+    roles += ["dropper"] * (random.random() < 0.12)
     density = random.choice((0.15, 0.6))
     faults = tuple(fault for fault in FAULTS if random.random() < density)
     if asleep:

@@ -124,12 +124,16 @@ class Program(ABC):
                 ns = session.open(self.mode)
                 continue
             self.left -= 1
+            usable = True
             try:
                 usable = self.step(session, ns)
             except reef.StoreUnavailable:
                 session.alive()
                 continue
-            if not usable:
+            except reef.NamespaceNotFound as error:
+                session.alive()
+                session.check_gone("a step", error)
+            if session.gone or not usable:
                 ns = None
 
     @abstractmethod
@@ -216,15 +220,18 @@ class Historian(Program):
         observer = session.observer
         # Numbers of generations that were collected and won again: only a pin vouches for them.
         names = (MANIFESTS.generation_of(name) for name in observer.ghosts)
-        ghosts = sorted(number for number in names if number is not None)
+        first = observer.first_generation
+        ghosts = sorted(number for number in names if number is not None and number >= first)
         if ghosts and random.random() < 0.5:
             held = session.hold(ns, generation=random.choice(ghosts))
-        elif ns.lsn and random.random() < 0.5:
-            lsn = random.randint(max(1, ns.lsn - 6), ns.lsn)
+        elif ns.lsn >= observer.first_slot and random.random() < 0.5:
+            lsn = random.randint(max(observer.first_slot, ns.lsn - 6), ns.lsn)
             held = session.hold(ns, lsn=lsn)
         else:
             newest = observer.roots.newest
-            held = session.hold(ns, generation=random.randint(max(1, newest - 4), newest))
+            held = session.hold(
+                ns, generation=random.randint(max(observer.first_generation, newest - 4), newest)
+            )
         if held is not None:
             self.held.append(held)
 
@@ -254,20 +261,40 @@ class Keeper(Program):
         return session.random.random() < 0.95
 
 
+class Dropper(Program):
+    """Drops the namespace now and then, uses the name again, and collects what is left."""
+
+    def run(self, session: Session) -> None:
+        while self.left > 0:
+            self.left -= 1
+            session.sleep(session.random.random() * 60)
+            kind = session.random.random()
+            if kind < 0.4:
+                session.drop()
+            elif kind < 0.7:
+                session.open("w")
+            else:
+                session.attempt("collect", lambda: session.database.gc_dropped(apply=True))
+
+    def step(self, session: Session, ns: reef.Namespace) -> bool:
+        raise AssertionError
+
+
 def read(session: Session, ns: reef.Namespace, *, writer: bool = False) -> None:
     """One read of some kind."""
     random = session.random
     observer = session.observer
     kind = random.randrange(6)
+    oldest = max(observer.first_slot - 1, observer.newest - 12)
     calls: list[Callable[[], object]] = [
         lambda: session.scan(ns),
         lambda: session.get(ns, random.choice(IDS)),
-        lambda: session.travel(ns, random.randint(max(0, observer.newest - 12), ns.lsn)),
-        lambda: session.changes(ns, random.randint(max(0, observer.newest - 12), ns.lsn)),
+        lambda: session.travel(ns, random.randint(oldest, ns.lsn)),
+        lambda: session.changes(ns, random.randint(oldest, ns.lsn)),
         lambda: session.refresh(ns) if not writer else None,
         lambda: session.scan(ns),
     ]
-    if kind in (2, 3) and ns.lsn < observer.newest - 12:
+    if kind in (2, 3) and ns.lsn < oldest:
         return
     session.attempt("read", calls[kind])
 
@@ -290,6 +317,8 @@ def program_of(role: str, steps: int) -> Program:
         return Keeper(steps, *EVERYDAY)
     if role == "doctor":
         return Keeper(max(1, steps // 3), *MEDICAL)
+    if role == "dropper":
+        return Dropper(max(2, steps // 2))
     if role == "historian":
         return Historian(steps)
     raise Violation(f"there is no role {role}")

@@ -40,6 +40,12 @@ class SchemaModel:
         other.possible = {name: set(kinds) for name, kinds in self.possible.items()}
         return other
 
+    def anew(self, declared: Types) -> SchemaModel:
+        """That of a new life of the name. Somebody may still be told of the types of the old."""
+        other = self.copy()
+        other.known = dict(declared)
+        return other
+
     def add(self, kinds: Types, rejected: Types) -> None:
         """A slot was written."""
         self.known = {**kinds, **self.known}

@@ -44,6 +44,7 @@ PASSING: tuple[type[reef.ReefError], ...] = (
     reef.CommitUncertain,
     reef.ConcurrentPublication,
     reef.Fenced,
+    reef.NamespaceNotFound,
 )
 
 # A write that raises one of these is not in the log and will not be.
@@ -52,6 +53,7 @@ REFUSING: tuple[type[reef.ReefError], ...] = (
     reef.SchemaConflict,
     reef.Fenced,
     reef.ConcurrentPublication,
+    reef.NamespaceNotFound,
 )
 
 
@@ -88,6 +90,8 @@ class Session:
         self.process = process
         self.random = random
         self.tokens = 0
+        self.life = 0
+        self.gone = False
         store = SimulatedStore(stage.bucket, process)
         self.database = reef.connect(store, options=OPTIONS, environment=process.environment)
 
@@ -106,8 +110,10 @@ class Session:
 
     @property
     def unsettled(self) -> list[Intent]:
-        """Keyed batches of this namespace that wait to be tried again."""
-        return self.stage.unsettled.setdefault(self.name, [])
+        """Keyed batches of this life of the namespace that wait to be tried again."""
+        waiting = self.stage.unsettled.setdefault(self.name, [])
+        waiting[:] = [intent for intent in waiting if intent.life == self.life]
+        return waiting
 
     def token(self) -> str:
         """A name that nobody else gives."""
@@ -131,6 +137,8 @@ class Session:
             result = call()
         except self._passing + allowed as error:
             self.alive()
+            if isinstance(error, reef.NamespaceNotFound):
+                self.check_gone(name, error)
             self.note(name, "", f"{type(error).__name__}: {error}")
             return None
         except reef.ReefError as error:
@@ -144,6 +152,12 @@ class Session:
     def _passing(self) -> tuple[type[reef.ReefError], ...]:
         """What says that it did not work this time."""
         return (*PASSING, reef.Corruption) if self._damage else PASSING
+
+    def check_gone(self, what: str, error: reef.ReefError) -> None:
+        """Only a namespace that was dropped since it was opened is not there."""
+        self.gone = True
+        if len(self.observer.drops) <= self.life:
+            raise Violation(f"{what} raised {type(error).__name__}: {error}") from error
 
     @property
     def _damage(self) -> bool:
@@ -159,22 +173,39 @@ class Session:
 
     def open(self, mode: str) -> reef.Namespace | None:
         """A handle, or None if that did not work."""
+        observer = self.observer
+        # Where there is none, or it goes meanwhile, that may be said.
+        self.life = len(observer.drops) if observer.there else -1
         if mode == "w":
-            return self.attempt(
+            ns = self.attempt(
                 "open for writing",
                 lambda: self.database.namespace(
                     self.name, schema=SCHEMA, settings=SETTINGS, maintain=False
                 ),
             )
-        there = bool(self.observer.roots.newest)
-        allowed = () if there else (reef.NamespaceNotFound,)
-        return self.attempt("open", lambda: self.database.namespace(self.name, "r"), *allowed)
+        else:
+            ns = self.attempt("open", lambda: self.database.namespace(self.name, "r"))
+        if ns is not None:
+            opened = ns
+            life = self.attempt("look", lambda: self.observer.life_of(opened.lsn))
+            if life is None:
+                ns = None
+            else:
+                self.life = life
+        self.gone = False
+        return ns
+
+    def drop(self) -> None:
+        """End the namespace."""
+        observer = self.observer
+        self.life = len(observer.drops) if observer.there else -1
+        self.attempt("drop", lambda: self.database.drop(self.name))
 
     # Writing
 
     def write(self, ns: reef.Namespace, intent: Intent) -> bool:
         """Try an intent once. False if this handle is of no more use."""
-        attempt = Attempt(intent, self.process.name)
+        attempt = Attempt(intent, self.process.name, self.life)
         low = ns.lsn if not intent.load else 0
         self.note("write", intent.describe(), "begins")
         self.process.attempt = attempt
@@ -182,9 +213,11 @@ class Session:
             receipt = _perform(ns, intent)
         except REFUSING as error:
             self._ended(intent, f"refused: {error}")
+            if isinstance(error, reef.NamespaceNotFound):
+                self.check_gone(intent.token, error)
             self.model.refused(attempt, error, low)
             self._keep(intent)
-            return not isinstance(error, reef.Fenced)
+            return not isinstance(error, reef.Fenced | reef.NamespaceNotFound)
         except (reef.CommitUncertain, reef.StoreUnavailable, reef.Corruption) as error:
             if isinstance(error, reef.Corruption) and not self._damage:
                 raise Violation(f"{intent.token} raised {type(error).__name__}: {error}") from error
@@ -200,7 +233,8 @@ class Session:
                 self._keep(intent)
         if receipt is None:
             self._ended(intent, "acknowledged")
-            self.model.declared(attempt)
+            if self.life == len(self.observer.drops):
+                self.model.declared(attempt)
             return True
         self._ended(intent, f"acknowledged in slot {receipt.lsn}")
         self.model.acknowledged(attempt, receipt)
@@ -216,6 +250,7 @@ class Session:
         """A keyed batch whose outcome is open is tried again, by whoever finds it."""
         waiting = self.unsettled
         if intent.key is not None and not intent.settled and intent not in waiting:
+            intent.life = self.life
             waiting.append(intent)
 
     # Reading
@@ -374,7 +409,9 @@ class Session:
         except reef.PastRetention as error:
             self.alive()
             age = self.stage.world.time - self.observer.superseded(held.reading.generation)
-            if age < PATIENCE or began < held.pinned_until > self.stage.world.time:
+            over = len(self.observer.drops) > self.life
+            kept = age < PATIENCE or began < held.pinned_until > self.stage.world.time
+            if kept and not over:
                 raise Violation(f"{held.what} could not be pinned: {error}") from error
             return False
         self.alive()

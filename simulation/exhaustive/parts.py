@@ -74,7 +74,8 @@ def _read(session: Session, ns: Handle) -> None:
     assert ns is not None
     session.attempt("read", lambda: session.scan(ns))
     session.attempt("refresh", lambda: session.refresh(ns))
-    session.attempt("read", lambda: session.scan(ns))
+    if not session.gone:
+        session.attempt("read", lambda: session.scan(ns))
 
 
 def _hold(session: Session, ns: Handle) -> None:
@@ -104,6 +105,20 @@ def _succeed(session: Session, _: object) -> None:
         _keep_house(session, ns)
 
 
+def _drop(session: Session, _: object) -> None:
+    session.drop()
+
+
+def _drop_and_use_again(session: Session, _: object) -> None:
+    """Drop it, write to what is created in its place, and collect what was before."""
+    session.drop()
+    ns = session.open("w")
+    if ns is not None:
+        session.write(ns, upsert(session, "a", "q", v=4))
+        session.sleep(2 * PATIENCE)
+        session.attempt("collect", lambda: ns.gc(apply=True))
+
+
 WRITER = Part("writer", _write, _opened("w"))
 ADDER = Part("adder", _add, _opened("w"))
 TAKEOVER = Part("takeover", _take_over)
@@ -116,5 +131,7 @@ OVERWRITE = Part("overwrite", partial(_load, truncate=True, empty=False), _opene
 EMPTYING = Part("emptying", partial(_load, truncate=True, empty=True), _opened("r"))
 KEEPER = Part("keeper", _keep_house, _opened("r"))
 SUCCESSOR = Part("successor", _succeed)
+DROP = Part("drop", _drop)
+SECOND_LIFE = Part("second-life", _drop_and_use_again)
 READER = Part("reader", _read, _opened("r"))
 PIN = Part("pin", _hold, _opened("r"))

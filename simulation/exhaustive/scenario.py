@@ -82,6 +82,9 @@ class Run:
                 part.act(session, made[0])
             except Crash:
                 pass
+            except reef.NamespaceNotFound as error:
+                session.alive()
+                session.check_gone(part.name, error)
             except reef.ReefError as error:
                 session.alive()
                 raise Violation(f"{part.name} raised {type(error).__name__}: {error}") from error

@@ -8,6 +8,7 @@ from simulation.exhaustive.parts import (
     ADDER,
     COLLECTOR,
     COMPACTION,
+    DROP,
     EMPTYING,
     FOLD,
     KEEPER,
@@ -16,6 +17,7 @@ from simulation.exhaustive.parts import (
     PIN,
     READER,
     REPAIR,
+    SECOND_LIFE,
     SUCCESSOR,
     TAKEOVER,
     WRITER,
@@ -54,6 +56,7 @@ def wounded(session: Session) -> None:
     session.sleep(2 * PATIENCE)
 
 
+ENDED = (WRITER, TAKEOVER, FOLD, COMPACTION, COLLECTOR, LOAD, READER, PIN, DROP)
 PARTS = (
     WRITER, TAKEOVER, FOLD, COMPACTION, COLLECTOR, REPAIR, LOAD, OVERWRITE, READER, PIN,
 )  # fmt: skip
@@ -77,6 +80,8 @@ OTHERS = [
     _together(WRITER, SUCCESSOR),
     _together(LOAD, KEEPER),
     _together(READER, KEEPER),
+    *(_together(part, SECOND_LIFE) for part in ENDED),
+    *(_together(part, DROP) for part in ENDED[:-1]),
     Scenario("wounded-collector-repair", wounded, (COLLECTOR, REPAIR)),
 ]
 SCENARIOS = {scenario.name: scenario for scenario in (*PAIRS, *TRIPLES, *OTHERS)}
