@@ -21,10 +21,9 @@ from simulation.exhaustive.turns import FAULTS
 
 Patch = pytest.MonkeyPatch
 HARMLESS = tuple(fault for fault in FAULTS if fault != "damaged")
-BEING_MENDED = {"compaction-keeper"}
 
 
-@pytest.mark.parametrize("name", sorted(set(SCENARIOS) - BEING_MENDED))
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_one_preemption_anywhere(name: str) -> None:
     found = search(SCENARIOS[name], Bounds(1, 0, 0))
     assert found.failures == []
