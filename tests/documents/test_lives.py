@@ -227,7 +227,7 @@ def test_a_snapshot_of_a_former_life_is_kept_until_it_lapses() -> None:
     clock = Clock()
     store = MemoryStore(clock.environment())
     with fill(store, clock) as ns:
-        ns.snapshot(seconds=50_000)._worker.stop()
+        ns.snapshot(seconds=50_000)._renewal.stop()
     db = database(store, clock)
     db.drop(NAME)
     held = keys(store, "segments/")

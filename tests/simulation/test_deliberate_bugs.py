@@ -242,11 +242,6 @@ def delete_what_a_repair_named_again(patch: Patch) -> None:
     )
 
 
-def restore_without_the_log(patch: Patch) -> None:
-    restore_from_the_past(patch)
-    patch.setattr(reef.lsm.repair.repair, "check_log_kept", lambda newest, base: None)
-
-
 # Bugs that only a long sleep at the wrong moment brings out are looked for among sleepers.
 LONG: dict[str, Any] = {"quick": True, "steps": 20, "requests": 300}
 SLEEPERS: dict[str, Any] = {
@@ -280,7 +275,7 @@ BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
     (acknowledge_from_a_collected_slot, 200, {**SLEEPERS, "roles": ("writer", *KEEPERS)}),
     (drop_the_newest_in_a_fold, 50, {}),
     (drop_tombstones_too_early, 100, {**LONG, "roles": TIDY, "intensity": 0.0}),
-    (forget_the_window_at_a_restart, 200, {}),
+    (forget_the_window_at_a_restart, 600, {}),
     (read_through_two_manifests, 20, {}),
     (overwrite_a_concurrent_edit, 50, {**LONG, "roles": BUSY}),
     (accept_a_schema_conflict, 200, {"roles": LOADERS}),
@@ -289,7 +284,6 @@ BUGS: list[tuple[Callable[[Patch], None], int, dict[str, Any]]] = [
     (move_what_is_held, 50, {"roles": ("writer", "indexer", "historian")}),
     (collect_what_is_pinned, 100, {**LONG, "roles": HISTORIANS}),
     (delete_what_a_repair_named_again, 1000, {**SLOW, "faults": ("pause",), "roles": WARD}),
-    (restore_without_the_log, 2000, {**SLOW, "roles": WARD}),
     (pin_below_the_floor, 200, {**LONG, "roles": HISTORIANS}),
     (collect_without_raising_the_floor, 200, {**SLEEPERS, "roles": HISTORIANS}),
     (believe_a_number_that_was_won_again, 200, {**SLOW, "faults": ("late",), "roles": ARCHIVE}),

@@ -63,7 +63,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         status, code = self.server.next_answer(f"{self.command} {self.path}")
-        body = b"" if status == 200 else f"<Error><Code>{code}</Code></Error>".encode()
+        # A 304 has no body: what is sent as one is taken for the answer to the next request.
+        bare = status in (200, 304)
+        body = b"" if bare else f"<Error><Code>{code}</Code></Error>".encode()
         self.send_response(status)
         self.send_header("ETag", '"tag"')
         self.send_header("Content-Length", str(len(body)))
