@@ -13,7 +13,6 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -26,6 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 import reef
+from bench.scale_figure import Figure, timed
+from bench.scale_root import root
 from reef.data.filter import parse_filter
 from reef.data.rows import DELETE, ID, KIND, LSN
 from reef.lsm.memory_runs import NO_RUNS
@@ -39,37 +40,7 @@ from reef.store import MemoryStore, Store
 _WORDS = np.array([f"word{n}" for n in range(2_000)])
 
 
-@dataclass(frozen=True)
-class Figure:
-    """What was measured, and what it should not exceed."""
-
-    what: str
-    value: float
-    unit: str
-    bar: float
-
-    @property
-    def met(self) -> bool:
-        """Whether it did not."""
-        return self.value <= self.bar
-
-    def cells(self) -> tuple[str, ...]:
-        """What the table shows."""
-        verdict = "met" if self.met else "MISSED"
-        return self.what, f"{self.value:.3g} {self.unit}", f"≤ {self.bar:g} {self.unit}", verdict
-
-
 Measurement = Callable[[bool, Path], Iterator[Figure]]
-
-
-def timed(call: Callable[[], Any], rounds: int = 5) -> float:
-    """The median of the seconds that a call takes."""
-    taken = []
-    for _ in range(rounds):
-        start = perf_counter()
-        call()
-        taken.append(perf_counter() - start)
-    return median(taken)
 
 
 def resident(what: str) -> int:
@@ -251,6 +222,7 @@ def large_documents(full: bool, folder: Path) -> Iterator[Figure]:
 
 
 MEASUREMENTS: dict[str, Measurement] = {
+    "root": root,
     "pruning": pruning,
     "tombstones": tombstones,
     "first-rows": first_rows,
