@@ -62,8 +62,8 @@ def fill(tour: Tour) -> None:
         f" {films.num_rows / total:,.0f} a second",
     )
     stage.claim(
-        counts.create == counts.requests == catalogue.batches,
-        f"that took {counts.requests} requests: one PUT a batch of {catalogue.batch_rows:,},"
+        counts.create == counts.writes == catalogue.batches,
+        f"that took {counts.writes} writes: one PUT per batch of {catalogue.batch_rows:,},"
         f" {duration(float(np.median(seconds)))} each, and nothing else",
     )
     stage.show(bucket_tree(tour.place.url, tour.objects(), _NOTES))

@@ -112,11 +112,14 @@ class Bench:
           up is passed over whatever it holds.
         - Without the hint, or with an older one, the newest generation is found by listing.
         - The last log object, when it is gone, might never have been.
+        - Whoever holds a pin that is gone, its board or its heartbeat, puts it up again in time.
         - Generations older than everything that the manifest says is retained may have been
           collected; when one is gone, it may just have been.
         """
         if key == "clock" or key.startswith(QUARANTINE) or key in self._orphans:
             return True
+        if key.startswith(("pins/", "heartbeats/")):
+            return injury.kind == "remove" or key.startswith("heartbeats/")
         lsn = WAL.lsn_of(key)
         generation = MANIFESTS.generation_of(key)
         if lsn is not None:

@@ -18,7 +18,8 @@ from reef.errors import StoreUnavailable
 from reef.store.contract import Blob, Data, ObjectInfo, Result, Store
 from torture.murder.crash_points import BEFORE, BY_NAME, Seen
 
-_OWN_UPKEEP = {"reef-fold": "own fold", "reef-compact": "own compact"}
+# The longer name first: the other is how it begins.
+_OWN_UPKEEP = {"reef-upkeep-long": "own compact", "reef-upkeep": "own fold"}
 
 
 class Hostility(msgspec.Struct, frozen=True):
